@@ -1,0 +1,95 @@
+"""The values that a corpus is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Shape = Literal["messages", "prompt_completion", "text"]
+"""How a row is written: chat messages, a prompt and its completion, or one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation.
+
+    Attributes:
+        role: ``system``, ``user`` or ``assistant``.
+        content: the turn's text.
+    """
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One training example.
+
+    Attributes:
+        shape: how the row is written on disk.
+        prompt: the turns before the reply; empty for ``text``; one user turn for ``prompt_completion``.
+        reply: what the model is trained to say (the last assistant turn, the completion, or the whole text).
+    """
+
+    shape: Shape
+    prompt: tuple[Message, ...]
+    reply: str
+
+    @classmethod
+    def of_text(cls, text: str) -> Record:
+        """A record of one text, all of which is trained on."""
+        return cls("text", (), text)
+
+    @classmethod
+    def of_pair(cls, prompt: str, completion: str) -> Record:
+        """A record of a prompt and its completion."""
+        return cls("prompt_completion", (Message("user", prompt),), completion)
+
+    @classmethod
+    def of_messages(cls, messages: tuple[Message, ...]) -> Record:
+        """A record of chat messages, the last of which is the assistant's."""
+        return cls("messages", messages[:-1], messages[-1].content)
+
+    def row(self) -> dict[str, Any]:
+        """The row as it is written to a JSONL file, in the record's own shape."""
+        if self.shape == "text":
+            return {"text": self.reply}
+        if self.shape == "prompt_completion":
+            return {"prompt": self.prompt[0].content, "completion": self.reply}
+        turns = [*self.prompt, Message("assistant", self.reply)]
+        return {"messages": [{"role": turn.role, "content": turn.content} for turn in turns]}
+
+    def line(self) -> str:
+        """The row as one line of JSON, without the line end."""
+        return json.dumps(self.row(), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Records in order, all of one shape, and where they came from.
+
+    Attributes:
+        records: the rows, in the order of the source.
+        source: a name for people: a path, a hub id, or a generator with its arguments.
+        sha256: hash of the bytes (or, for a generator, of the lines) that the records came from.
+        left_out: columns or keys of the source that are not trained on and were left out.
+    """
+
+    records: tuple[Record, ...]
+    source: str
+    sha256: str
+    left_out: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that all records share."""
+        return self.records[0].shape

@@ -1,0 +1,96 @@
+"""Atomic, owner-only where asked, and honest about failure: the one way davylamp writes a file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from davylamp.errors import StorageError
+
+
+def sha256_bytes(data: bytes) -> str:
+    """SHA-256 of bytes as lower-case hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's bytes as lower-case hexadecimal.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    return digest.hexdigest()
+
+
+def write_with(path: Path, write: Callable[[Path], object], *, private: bool = False) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then move it into place.
+
+    A killed process leaves the old file or the new one, never a part of it.
+
+    Args:
+        path: where the file shall be; its folder is made if missing.
+        write: called with the temporary path, which exists and is empty.
+        private: give only the owner permission to read and write (mode 0600).
+
+    Raises:
+        StorageError: the disk is full, permission is missing, or the folder cannot be made.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        write(temporary)
+        temporary.chmod(0o600 if private else 0o666 & ~_umask())
+        _flush(temporary)
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}; nothing was left half-written. "
+            "Free some space or choose another folder, then run the same command again"
+        ) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write bytes atomically; see :func:`write_with`."""
+    write_with(path, lambda temporary: temporary.write_bytes(data), private=private)
+
+
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
+    """Write UTF-8 text with ``\\n`` line ends atomically; see :func:`write_with`."""
+    write_bytes(path, text.encode("utf-8"), private=private)
+
+
+def write_json(path: Path, value: Any, *, private: bool = False) -> None:
+    """Write JSON (indented, keys in the order given, no NaN) atomically; see :func:`write_with`."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, text + "\n", private=private)
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
