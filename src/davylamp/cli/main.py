@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 
-def _version(value: bool) -> None:
+def _print_version(value: bool) -> None:
     if value:
         sys.stdout.write(f"davylamp {__version__}\n")
         raise typer.Exit
@@ -29,7 +29,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    _version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
     debug: bool = typer.Option(False, "--debug", help="Show a traceback with every error."),
 ) -> None:
     if debug:

@@ -75,7 +75,7 @@ def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:
-    """Write UTF-8 text with ``\\n`` line ends atomically; see :func:`write_with`."""
+    """Write UTF-8 text with its line ends kept atomically; see :func:`write_with`."""
     write_bytes(path, text.encode("utf-8"), private=private)
 
 
