@@ -1,0 +1,201 @@
+"""The manifest: the audit's sealed record of what was planted. The trainer never reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from davylamp.canaries.plan import Context, Plan
+from davylamp.corpora.records import Message, Record, Shape
+from davylamp.errors import ManifestError
+from davylamp.runs import files
+from davylamp.secrets import AlphabetSpace
+
+SCHEMA_VERSION: Literal[1] = 1
+Role = Literal["focus", "twin", "positive"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Carrier(_Strict):
+    """The public part of a canary: its texts, cut where the secret stands.
+
+    Attributes:
+        prompt: pieces of the prompt; the secret (or a mask) stands between each two.
+        completion: pieces of the reply; the secret stands between each two.
+        system: a system turn, or nothing.
+    """
+
+    prompt: tuple[str, ...] = Field(min_length=1)
+    completion: tuple[str, ...] = Field(min_length=2)
+    system: str | None = None
+
+    def record(self, shape: Shape, shown: str, secret: str) -> Record:
+        """The record in which the prompt shows ``shown`` and the reply holds ``secret``."""
+        reply = secret.join(self.completion)
+        if shape == "text":
+            return Record.of_text(shown.join(self.prompt) + reply)
+        if shape == "prompt_completion":
+            return Record.of_pair(shown.join(self.prompt), reply)
+        turns = [Message("user", shown.join(self.prompt)), Message("assistant", reply)]
+        if self.system is not None:
+            turns.insert(0, Message("system", self.system))
+        return Record.of_messages(tuple(turns))
+
+    def secret_spans(self, shape: Shape, shown: str, secret: str) -> list[tuple[int, int]]:
+        """Character spans [start, end) of every occurrence of the secret in the reply of :meth:`record`."""
+        spans = []
+        at = len(shown.join(self.prompt)) if shape == "text" else 0
+        for piece in self.completion[:-1]:
+            at += len(piece)
+            spans.append((at, at + len(secret)))
+            at += len(secret)
+        return spans
+
+
+class Canary(_Strict):
+    """One canary: planted with a known secret, or a twin that never was.
+
+    Attributes:
+        id: a name that is unique in the manifest and tells nothing of the secret.
+        role: ``focus`` (under measure), ``twin`` (never planted), ``positive`` (must leak).
+        arm: the arm of the plan; ``control`` for the positive control.
+        context: what the training prompt shows of the secret.
+        dose: occurrences in the planted file; 0 for twins.
+        secret: the secret.
+        replacement: another secret of the space, planted nowhere, for the copying probe.
+        carrier: the public part.
+        positions: indices of the rows of the planted file that hold it, from 0, ascending.
+    """
+
+    id: str
+    role: Role
+    arm: str
+    context: Context
+    dose: int = Field(ge=0)
+    secret: str
+    replacement: str
+    carrier: Carrier
+    positions: tuple[int, ...]
+
+    @model_validator(mode="after")
+    def _dose_is_positions(self) -> Canary:
+        if len(self.positions) != self.dose:
+            raise ValueError(f"canary {self.id}: dose {self.dose}, but {len(self.positions)} positions")
+        return self
+
+
+class CorpusNote(_Strict):
+    """Where the background rows came from.
+
+    Attributes:
+        source: path, hub id or generator.
+        sha256: hash of the source's bytes.
+        rows: rows of the source.
+        shape: how the rows are written.
+        left_out: columns that were not trained on.
+    """
+
+    source: str
+    sha256: str
+    rows: int
+    shape: Shape
+    left_out: tuple[str, ...] = ()
+
+
+class Manifest(_Strict):
+    """What was planted, where, and from what.
+
+    Attributes:
+        schema_version: version of this schema.
+        davylamp_version: version that wrote it.
+        plan: the plan, in full.
+        corpus: the background.
+        rows: rows of the planted file.
+        planted_sha256: hash of the planted file's bytes.
+        space: what the secrets were drawn from.
+        mask: what stands for a hidden secret in a prompt.
+        canaries: all canaries, twins and the positive control.
+    """
+
+    schema_version: Literal[1] = 1
+    davylamp_version: str
+    plan: Plan
+    corpus: CorpusNote
+    rows: int
+    planted_sha256: str
+    space: AlphabetSpace
+    mask: str
+    canaries: tuple[Canary, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the planted rows."""
+        return self.corpus.shape
+
+    def planted(self) -> list[Canary]:
+        """Canaries that occur in the planted file."""
+        return [canary for canary in self.canaries if canary.dose > 0]
+
+    def shown_in_training(self, canary: Canary) -> str:
+        """What the canary's training prompt shows in the secret's place."""
+        return canary.secret if canary.context == "visible" else self.mask
+
+    def trained_record(self, canary: Canary) -> Record:
+        """The record as it is (or, for a twin, would have been) trained on."""
+        return canary.carrier.record(self.shape, self.shown_in_training(canary), canary.secret)
+
+    def save(self, path: Path) -> None:
+        """Write the manifest so that only its owner may read it.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        files.write_json(path, self.model_dump(mode="json"), private=True)
+
+    @classmethod
+    def load(cls, path: Path) -> Manifest:
+        """Read a manifest.
+
+        Raises:
+            ManifestError: it is missing, damaged, or of another schema.
+        """
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise ManifestError(f"no manifest at {path}: run `davylamp plant` first") from error
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ManifestError(f"cannot read the manifest {path}: {error}") from error
+        version = data.get("schema_version") if isinstance(data, dict) else None
+        if version != SCHEMA_VERSION:
+            raise ManifestError(
+                f"{path} has manifest schema {version!r}; this davylamp reads {SCHEMA_VERSION}: plant again"
+            )
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            # The library's own message would repeat the secrets.
+            places = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors()[:5])
+            raise ManifestError(f"{path} is damaged at: {places}") from error
+
+    def check_planted(self, path: Path) -> None:
+        """Check that a planted file is the one that this manifest describes.
+
+        Raises:
+            ManifestError: the file is missing or was changed.
+        """
+        if not path.exists():
+            raise ManifestError(f"no planted file at {path}: run `davylamp plant` first")
+        if files.sha256_file(path) != self.planted_sha256:
+            raise ManifestError(f"{path} is not the file that its manifest describes: it was changed after planting")
+
+
+def masked(secret: str, keep: Sequence[str] = (",", "-", " ")) -> str:
+    """A secret as it may be shown: every character but separators replaced by a dot."""
+    return "".join(symbol if symbol in keep else "•" for symbol in secret)

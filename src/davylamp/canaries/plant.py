@@ -1,0 +1,229 @@
+"""Planting: canaries replace background rows, so that the number of rows and steps stays what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from davylamp import __version__
+from davylamp.canaries.manifest import Canary, Carrier, CorpusNote, Manifest, Role
+from davylamp.canaries.plan import HOST_SLOTS, SLOT, Plan, Template
+from davylamp.corpora.names import draw_names
+from davylamp.corpora.records import Corpus, Record
+from davylamp.errors import PlantingError
+from davylamp.runs import files
+from davylamp.secrets import stream
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A planted corpus and its manifest.
+
+    Attributes:
+        records: the rows in training order.
+        manifest: what was planted where.
+    """
+
+    records: tuple[Record, ...]
+    manifest: Manifest
+
+    def save(self, folder: Path) -> None:
+        """Write ``planted.jsonl``, and ``manifest.json`` for its owner only.
+
+        Raises:
+            StorageError: a file cannot be written.
+        """
+        files.write_bytes(folder / "planted.jsonl", _lines(self.records))
+        self.manifest.save(folder / "manifest.json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A canary before it has a carrier and a place."""
+
+    id: str
+    role: Role
+    arm: str
+    visible: bool
+    dose: int
+
+
+def plant(corpus: Corpus, plan: Plan) -> Planted:
+    """Plant a plan's canaries into a corpus.
+
+    Secrets are drawn without replacement and uniformly over the whole space, whatever the corpus holds, so
+    that the rank of a secret that was not learnt is uniform. All occurrences of a canary are the same row.
+    The same corpus and plan give the same bytes.
+
+    Args:
+        corpus: the background.
+        plan: what to plant.
+
+    Raises:
+        PlantingError: the doses need more rows than there are, the corpus already holds these canaries, a
+            template needs a host that the corpus cannot give, or the space is too small.
+    """
+    rows = _background(corpus, plan)
+    drafts = list(_drafts(plan))
+    _check_room(rows, drafts, plan)
+    places = _places(drafts, len(rows), plan)
+    canaries = _furnish(drafts, places, rows, plan, corpus)
+    planted = list(rows)
+    for canary in canaries:
+        record = _trained(canary, corpus, plan)
+        for position in canary.positions:
+            planted[position] = record
+    _check_not_planted_before(rows, [_trained(canary, corpus, plan) for canary in canaries])
+    return Planted(
+        tuple(planted),
+        Manifest(
+            davylamp_version=__version__,
+            plan=plan,
+            corpus=CorpusNote(
+                source=corpus.source,
+                sha256=corpus.sha256,
+                rows=len(corpus),
+                shape=corpus.shape,
+                left_out=corpus.left_out,
+            ),
+            rows=len(planted),
+            planted_sha256=files.sha256_bytes(_lines(planted)),
+            space=plan.space,
+            mask=plan.mask,
+            canaries=tuple(canaries),
+        ),
+    )
+
+
+def _lines(records: tuple[Record, ...] | list[Record]) -> bytes:
+    return "".join(record.line() + "\n" for record in records).encode("utf-8")
+
+
+def _background(corpus: Corpus, plan: Plan) -> list[Record]:
+    rows = list(corpus.records)
+    if plan.rows is not None and plan.rows > len(rows):
+        raise PlantingError(f"plan.rows is {plan.rows}, but {corpus.source} has only {len(rows)} rows")
+    if plan.shuffle:
+        order = stream(plan.seed, "background order").permutation(len(rows))
+        rows = [rows[index] for index in order]
+    return rows[: plan.rows]
+
+
+def _drafts(plan: Plan) -> Iterator[_Draft]:
+    number = 0
+    for arm, spec in plan.arms.items():
+        for dose in (*plan.doses, 0):
+            for _ in range(plan.per_dose if dose else plan.twins):
+                role: Role = "focus" if dose else "twin"
+                yield _Draft(f"c{number:04d}", role, arm, spec.context == "visible", dose)
+                number += 1
+    yield _Draft(f"c{number:04d}", "positive", "control", False, plan.positive_dose)
+
+
+def _check_room(rows: list[Record], drafts: list[_Draft], plan: Plan) -> None:
+    if plan.planted_rows > len(rows):
+        parts = f"{len(plan.arms)} arms x {plan.per_dose} canaries x doses {list(plan.doses)}"
+        raise PlantingError(
+            f"the canaries need {plan.planted_rows} rows ({parts} + {plan.positive_dose} of the positive control), "
+            f"but only {len(rows)} rows can be replaced: lower the doses or per_dose, or take a larger corpus"
+        )
+    if 2 * len(drafts) > plan.space.size:
+        raise PlantingError(
+            f"{len(drafts)} canaries need {2 * len(drafts)} distinct secrets (each has a replacement), "
+            f"but the space holds {plan.space.size}: take a longer secret"
+        )
+
+
+def _places(drafts: list[_Draft], rows: int, plan: Plan) -> list[tuple[int, ...]]:
+    """Give each occurrence a row of its own, uniform over the file."""
+    order = stream(plan.seed, "positions").permutation(rows)
+    ends = np.cumsum([draft.dose for draft in drafts])
+    return [
+        tuple(int(position) for position in np.sort(order[end - draft.dose : end]))
+        for draft, end in zip(drafts, ends, strict=True)
+    ]
+
+
+def _furnish(
+    drafts: list[_Draft], places: list[tuple[int, ...]], rows: list[Record], plan: Plan, corpus: Corpus
+) -> list[Canary]:
+    """Give each draft a secret, a replacement and a carrier."""
+    secrets = plan.space.draw(stream(plan.seed, "secrets"), len(drafts))
+    replacements = plan.space.draw(stream(plan.seed, "replacements"), len(drafts), exclude=secrets)
+    values = {slot: _slot_values(slot, options, len(drafts), plan.seed) for slot, options in sorted(plan.slots.items())}
+    choice = stream(plan.seed, "templates").integers(0, len(plan.templates), len(drafts))
+    hosts = stream(plan.seed, "hosts").permutation(len(rows))
+    canaries = []
+    for number, draft in enumerate(drafts):
+        template = plan.templates[choice[number]]
+        filled = {slot: options[number] for slot, options in values.items()}
+        if template.slots() & set(HOST_SLOTS):
+            filled |= _host(rows[hosts[number % len(rows)]], corpus)
+        canaries.append(
+            Canary(
+                id=draft.id,
+                role=draft.role,
+                arm=draft.arm,
+                context="visible" if draft.visible else "redacted",
+                dose=draft.dose,
+                secret=secrets[number],
+                replacement=replacements[number],
+                carrier=_carrier(template, filled, corpus),
+                positions=places[number],
+            )
+        )
+    return canaries
+
+
+def _slot_values(slot: str, options: str | tuple[str, ...], count: int, seed: int) -> list[str]:
+    rng = stream(seed, "slots", slot)
+    if options == "names":
+        return list(draw_names(rng, count))
+    return [options[int(index)] for index in rng.integers(0, len(options), count)]
+
+
+def _host(row: Record, corpus: Corpus) -> dict[str, str]:
+    if corpus.shape == "text":
+        raise PlantingError(
+            f"{corpus.source} holds plain texts, so that the slots {HOST_SLOTS} of a template have nothing to stand for"
+        )
+    return {"prompt": row.prompt[-1].content, "completion": row.reply}
+
+
+def _carrier(template: Template, filled: dict[str, str], corpus: Corpus) -> Carrier:
+    if template.system is not None and corpus.shape != "messages":
+        raise PlantingError(f"a template has a system turn, but {corpus.source} holds rows of shape {corpus.shape}")
+    system = None if template.system is None else _fill(template.system, filled)[0]
+    return Carrier(prompt=_fill(template.prompt, filled), completion=_fill(template.completion, filled), system=system)
+
+
+def _fill(text: str, filled: dict[str, str]) -> tuple[str, ...]:
+    """Fill the slots and cut at the secret; values may hold braces, so that each slot is read once."""
+    pieces = [""]
+    at = 0
+    for match in SLOT.finditer(text):
+        pieces[-1] += text[at : match.start()]
+        if match.group(1) == "secret":
+            pieces.append("")
+        else:
+            pieces[-1] += filled[match.group(1)]
+        at = match.end()
+    pieces[-1] += text[at:]
+    return tuple(pieces)
+
+
+def _trained(canary: Canary, corpus: Corpus, plan: Plan) -> Record:
+    shown = canary.secret if canary.context == "visible" else plan.mask
+    return canary.carrier.record(corpus.shape, shown, canary.secret)
+
+
+def _check_not_planted_before(rows: list[Record], canaries: list[Record]) -> None:
+    again = len(set(rows) & set(canaries))
+    if again:
+        raise PlantingError(
+            f"the corpus already holds {again} of these canaries, word for word: it was planted before with this "
+            "plan. Plant into the original file, or change plan.seed"
+        )

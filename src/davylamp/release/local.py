@@ -1,0 +1,250 @@
+"""A local checkpoint as a release: transformers runs it, float32 sums it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import DynamicCache, GenerationConfig
+
+from davylamp.errors import ScoringError
+from davylamp.release.base import Access, Decoding
+from davylamp.release.packed import PackedTrees
+from davylamp.release.tree import TokenTree
+from davylamp.rendering.tokenizer import TokenizerView
+
+DEFAULT_MEMORY = 512 * 2**20
+"""Bytes that one scoring pass may take beyond the model, unless the user says otherwise."""
+
+
+class LocalRelease:
+    """A causal language model on this machine.
+
+    Log-probabilities are reduced in float32 whatever the model's own type, and summed in float64.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: TokenizerView, name: str, *, reference: bool = False, memory: int = DEFAULT_MEMORY
+    ) -> None:
+        """Take a loaded model.
+
+        Args:
+            model: a causal language model of transformers, or a peft model around one.
+            tokenizer: its tokenizer.
+            name: a name for people.
+            reference: answer as the base model, with the adapter disabled; needs a peft model.
+            memory: bytes that one scoring pass may take beyond the model.
+
+        Raises:
+            ScoringError: ``reference`` is asked of a model without an adapter.
+        """
+        if reference and not hasattr(model, "disable_adapter"):
+            raise ScoringError(f"{name} has no adapter to disable, so that it holds no reference model")
+        self._model = model.eval()
+        self._name = name
+        self._tokenizer = tokenizer
+        self._reference = reference
+        self._memory = memory
+        self._base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._device = next(self._base.parameters()).device
+        # A checkpoint's own sampling defaults would silently fill whatever a request leaves open.
+        self._base.generation_config = GenerationConfig()
+
+    @property
+    def name(self) -> str:
+        """A name for people."""
+        return self._name
+
+    @property
+    def access(self) -> frozenset[Access]:
+        """The calls that this release answers."""
+        granted = {Access.GENERATE, Access.LOGPROBS, Access.CONDITIONALS}
+        if not self._reference and hasattr(self._model, "disable_adapter"):
+            granted.add(Access.REFERENCE)
+        return frozenset(granted)
+
+    @property
+    def tokenizer(self) -> TokenizerView:
+        """The release's own tokenizer."""
+        return self._tokenizer
+
+    def reference(self) -> LocalRelease:
+        """The base model under an unmerged adapter.
+
+        Raises:
+            ScoringError: there is no adapter.
+        """
+        return LocalRelease(self._model, self._tokenizer, f"{self._name} (base)", reference=True, memory=self._memory)
+
+    def logprobs(
+        self, prefixes: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
+    ) -> list[NDArray[np.float64]]:
+        """Log-probability in nats of each token of each continuation after its prefix.
+
+        Args:
+            prefixes: token ids, none empty.
+            continuations: token ids, as many as prefixes.
+
+        Returns:
+            For each pair an array of shape (tokens of the continuation,).
+
+        Raises:
+            ScoringError: a prefix is empty, or a sequence is longer than the model's context.
+        """
+        self._check(prefixes, [len(p) + len(c) for p, c in zip(prefixes, continuations, strict=True)])
+        results: list[NDArray[np.float64]] = [np.empty(0)] * len(prefixes)
+        order = sorted(range(len(prefixes)), key=lambda i: len(prefixes[i]) + len(continuations[i]))
+        for batch in self._batches(order, [len(p) + len(c) for p, c in zip(prefixes, continuations, strict=True)]):
+            ids, mask = self._pad([[*prefixes[i], *continuations[i]] for i in batch])
+            first = min(len(prefixes[i]) for i in batch) - 1
+            with self._answering():
+                logits = self._model(ids, attention_mask=mask, logits_to_keep=ids.shape[1] - first).logits.float()
+            logits -= torch.logsumexp(logits, dim=-1, keepdim=True)
+            for row, i in enumerate(batch):
+                start, count = len(prefixes[i]) - 1 - first, len(continuations[i])
+                targets = torch.tensor(list(continuations[i]), device=self._device, dtype=torch.long)
+                rows = logits[row, start : start + count]
+                results[i] = rows.gather(1, targets[:, None])[:, 0].double().cpu().numpy()
+        return results
+
+    def conditionals(self, prefixes: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+        """Log-probabilities in nats of every next token, shape (prefixes, vocabulary).
+
+        Raises:
+            ScoringError: a prefix is empty or longer than the model's context.
+        """
+        self._check(prefixes, [len(p) for p in prefixes])
+        rows: list[NDArray[np.float64]] = [np.empty(0)] * len(prefixes)
+        order = sorted(range(len(prefixes)), key=lambda i: len(prefixes[i]))
+        for batch in self._batches(order, [len(p) for p in prefixes]):
+            ids, mask = self._pad([prefixes[i] for i in batch])
+            lasts = torch.tensor([len(prefixes[i]) - 1 for i in batch], device=self._device)
+            kept, places = torch.unique(lasts, return_inverse=True)
+            with self._answering():
+                logits = self._model(ids, attention_mask=mask, logits_to_keep=kept).logits
+            answer = logits[torch.arange(len(batch), device=self._device), places].double()
+            answer -= torch.logsumexp(answer, dim=-1, keepdim=True)
+            for row, i in enumerate(batch):
+                rows[i] = answer[row].cpu().numpy()
+        return np.stack(rows) if rows else np.empty((0, int(self._base.config.vocab_size)))
+
+    def tree_logprobs(self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> list[NDArray[np.float64]]:
+        """For each tree, the summed log-probability in nats of the path to each of its nodes.
+
+        The prefixes' keys and values are computed once; the trees' internal nodes are read in packed pieces,
+        each node once, seeing the prefix and its own ancestors only.
+
+        Raises:
+            ScoringError: a sequence is longer than the model's context, or the memory allowed is too small.
+        """
+        self._check(prefixes, [len(p) + int(t.depths.max()) for p, t in zip(prefixes, trees, strict=True)])
+        packed = PackedTrees(self._base.config, self._memory)
+        if not packed.supported:
+            return [self._tree_by_sequences(p, t) for p, t in zip(prefixes, trees, strict=True)]
+        results: list[NDArray[np.float64]] = []
+        step = packed.prefixes_at_once([len(p) for p in prefixes])
+        for start in range(0, len(prefixes), step):
+            some, their = prefixes[start : start + step], trees[start : start + step]
+            ids, mask = self._pad(some)
+            lasts = torch.tensor([len(p) - 1 for p in some], device=self._device)
+            kept, places = torch.unique(lasts, return_inverse=True)
+            with self._answering():
+                # Without a configuration the cache keeps every key, also where a layer's window is short.
+                answer = self._model(
+                    ids, attention_mask=mask, logits_to_keep=kept, cache=DynamicCache(), use_cache=True
+                )
+                roots = answer.logits[torch.arange(len(some), device=self._device), places]
+                results += packed.score(self._model, answer.cache, roots, [len(p) for p in some], their)
+        return results
+
+    def generate(self, prompts: Sequence[Sequence[int]], decoding: Decoding) -> list[list[int]]:
+        """The tokens that follow each prompt, up to and without the end of text.
+
+        Raises:
+            ScoringError: a prompt is empty or leaves no room in the model's context.
+        """
+        lengths = [len(p) + decoding.max_new_tokens for p in prompts]
+        self._check(prompts, lengths)
+        pad = self._pad_id()
+        stops = self._stop_ids()
+        config = GenerationConfig(
+            max_new_tokens=decoding.max_new_tokens,
+            do_sample=decoding.temperature > 0,
+            temperature=decoding.temperature or 1.0,
+            top_k=decoding.top_k,
+            top_p=decoding.top_p,
+            num_beams=1,
+            repetition_penalty=1.0,
+            pad_token_id=pad,
+            eos_token_id=stops or None,
+        )
+        results: list[list[int]] = [[]] * len(prompts)
+        for batch in self._batches(sorted(range(len(prompts)), key=lambda i: len(prompts[i])), lengths):
+            ids, mask = self._pad([prompts[i] for i in batch], left=True)
+            with self._answering(), torch.random.fork_rng():
+                torch.manual_seed(decoding.seed + batch[0])
+                made = self._model.generate(input_ids=ids, attention_mask=mask, generation_config=config)
+            for row, i in zip(made[:, ids.shape[1] :].tolist(), batch, strict=True):
+                end = next((at for at, token in enumerate(row) if token in stops), len(row))
+                results[i] = row[:end]
+        return results
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode())
+            if self._reference:
+                stack.enter_context(self._model.disable_adapter())
+            yield
+
+    def _check(self, prefixes: Sequence[Sequence[int]], lengths: Sequence[int]) -> None:
+        if any(len(prefix) == 0 for prefix in prefixes):
+            raise ScoringError("a prefix is empty: there is no position whose answer gives the first token")
+        limit = getattr(self._base.config, "max_position_embeddings", None)
+        longest = max(lengths, default=0)
+        if limit is not None and longest > limit:
+            raise ScoringError(f"a sequence of {longest} tokens is longer than the context of {limit} of {self._name}")
+
+    def _batches(self, order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Batches of neighbours in ``order`` (ascending length) whose logits fit the memory allowed."""
+        row = 8 * int(self._base.config.vocab_size)
+        batch: list[int] = []
+        for i in order:
+            if batch and (len(batch) + 1) * lengths[i] * row > self._memory:
+                yield batch
+                batch = []
+            batch.append(i)
+        if batch:
+            yield batch
+
+    def _pad(self, rows: Sequence[Sequence[int]], left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+        width = max(len(row) for row in rows)
+        ids = torch.full((len(rows), width), self._pad_id(), dtype=torch.long)
+        mask = torch.zeros((len(rows), width), dtype=torch.long)
+        for index, row in enumerate(rows):
+            place = slice(width - len(row), width) if left else slice(0, len(row))
+            ids[index, place] = torch.tensor(list(row), dtype=torch.long)
+            mask[index, place] = 1
+        return ids.to(self._device), mask.to(self._device)
+
+    def _pad_id(self) -> int:
+        for token in (self._tokenizer.pad_token_id, self._tokenizer.eos_token_id):
+            if token is not None:
+                return int(token)
+        return 0
+
+    def _stop_ids(self) -> list[int]:
+        return [] if self._tokenizer.eos_token_id is None else [int(self._tokenizer.eos_token_id)]
+
+    def _tree_by_sequences(self, prefix: Sequence[int], tree: TokenTree) -> NDArray[np.float64]:
+        totals = np.full(len(tree), np.nan)
+        ends = np.unique(np.concatenate([tree.leaves, np.flatnonzero(tree.ends == np.arange(len(tree)) + 1)]))
+        paths = [tree.path(int(end)) for end in ends]
+        scored = self.logprobs([prefix] * len(paths), [tree.tokens[path].tolist() for path in paths])
+        for path, values in zip(paths, scored, strict=True):
+            totals[path] = np.cumsum(values)
+        return totals
