@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from davylamp.corpora.records import Record
 from davylamp.errors import ScoringError
@@ -16,7 +17,7 @@ SPOT_CHECKS = 8
 """Candidates of each set whose whole record is tokenised too, to prove the window right."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CandidateTokens:
     """A prompt and the token sequences of all candidates after it.
 
@@ -29,6 +30,11 @@ class CandidateTokens:
     prefix: tuple[int, ...]
     continuations: tuple[tuple[int, ...], ...]
     merged: bool
+
+    @cached_property
+    def distinct(self) -> bool:
+        """Whether no two candidates have the same tokens."""
+        return len(set(self.continuations)) == len(self.continuations)
 
 
 class CandidateTokenizer:
@@ -58,7 +64,8 @@ class CandidateTokenizer:
             raise ScoringError(f"{len(candidates) - len(set(candidates))} candidates stand twice in the candidate set")
         self._renderer = renderer
         self._candidates = tuple(candidates)
-        self._windows: dict[tuple[str, str], list[tuple[list[int], list[tuple[int, int]]]]] = {}
+        self._windows: dict[tuple[str, str], CandidateTokens] = {}
+        self._places = {candidate: index for index, candidate in enumerate(candidates)}
 
     def tokenize(
         self,
@@ -78,17 +85,11 @@ class CandidateTokenizer:
         Raises:
             ScoringError: the true secret is not among the candidates, or candidates cannot be told apart.
         """
-        if true not in self._candidates:
+        if true not in self._places:
             raise ScoringError(f"canary {name}: the true secret is not among the candidates")
         rendered = self._renderer.render([record_of(true)])[0]
         tokens = self._by_window(rendered, record_of, span_of, true)
-        if tokens is None:
-            tokens = self._whole(record_of, span_of)
-        if len(set(tokens.continuations)) != len(self._candidates):
-            raise ScoringError(
-                f"canary {name}: some candidates have the same tokens, so that the model cannot tell them apart"
-            )
-        return tokens
+        return self._whole(record_of, span_of, name) if tokens is None else tokens
 
     def _by_window(
         self,
@@ -106,11 +107,11 @@ class CandidateTokenizer:
         key = (before, after)
         if key not in self._windows:
             texts = [before + candidate + after for candidate in self._candidates]
-            self._windows[key] = encode(self._renderer.tokenizer, texts, special=False)
+            spans = [(len(before), len(before) + len(candidate)) for candidate in self._candidates]
+            self._windows[key] = _common(encode(self._renderer.tokenizer, texts, special=False), spans)
         window = self._windows[key]
-        spans = [(len(before), len(before) + len(candidate)) for candidate in self._candidates]
-        tokens = _common(list(rendered.ids[:left]), window, spans)
-        index = self._candidates.index(true)
+        tokens = CandidateTokens(rendered.ids[:left] + window.prefix, window.continuations, window.merged)
+        index = self._places[true]
         step = max(1, len(self._candidates) // SPOT_CHECKS)
         checked = sorted({index, *range(0, len(self._candidates), step)})
         whole = self._renderer.render([record_of(self._candidates[at]) for at in checked])
@@ -119,7 +120,8 @@ class CandidateTokenizer:
             last = other.span(*span_of(self._candidates[at]))[1]
             if other.ids[:last] != ids:
                 return None
-        return tokens
+        # Candidates that share all their tokens are told by the whole records, with the canary's name.
+        return tokens if window.distinct else None
 
     @staticmethod
     def _cut_left(rendered: Rendered, start: int) -> int | None:
@@ -137,18 +139,24 @@ class CandidateTokenizer:
                 return left
         return len(rendered.text)
 
-    def _whole(self, record_of: Callable[[str], Record], span_of: Callable[[str], tuple[int, int]]) -> CandidateTokens:
+    def _whole(
+        self, record_of: Callable[[str], Record], span_of: Callable[[str], tuple[int, int]], name: str
+    ) -> CandidateTokens:
         rendered = self._renderer.render([record_of(candidate) for candidate in self._candidates])
         encoded = [(list(each.ids), list(each.offsets)) for each in rendered]
         spans = []
         for candidate, each in zip(self._candidates, rendered, strict=True):
             start, end = span_of(candidate)
             spans.append((each.reply_start + start, each.reply_start + end))
-        return _common([], encoded, spans)
+        tokens = _common(encoded, spans)
+        if not tokens.distinct:
+            raise ScoringError(
+                f"canary {name}: some candidates have the same tokens, so that the model cannot tell them apart"
+            )
+        return tokens
 
 
 def _common(
-    lead: list[int],
     encoded: Sequence[tuple[list[int], list[tuple[int, int]]]],
     spans: Sequence[tuple[int, int]],
 ) -> CandidateTokens:
@@ -169,4 +177,4 @@ def _common(
         raise ScoringError("there are no candidates to rank the secret among")
     # The prefix may end before the secret does begin where candidates change their left neighbours' tokens.
     continuations = tuple(tuple(ids[shared:last]) for (ids, _), last in zip(encoded, lasts, strict=True))
-    return CandidateTokens((*lead, *first[:shared]), continuations, merged)
+    return CandidateTokens(tuple(first[:shared]), continuations, merged)

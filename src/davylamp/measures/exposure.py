@@ -1,0 +1,148 @@
+"""Exposure over a whole secret space: the exact rank of every canary's secret, none of it extrapolated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from davylamp.canaries.manifest import Canary, Manifest
+from davylamp.errors import ScoringError
+from davylamp.measures.probes import Probe, first_span, probe_record
+from davylamp.measures.readings import Reading, reading_of
+from davylamp.release.base import Access, Release, TreeRelease, require
+from davylamp.release.tree import TokenTree
+from davylamp.rendering.render import Renderer
+from davylamp.rendering.spans import CandidateTokenizer, CandidateTokens
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.scoring.ranks import Rank, rank_among
+
+MAX_CANDIDATES = 1_000_000
+"""Largest space that is listed whole."""
+TOGETHER = 16
+"""Canaries whose prompts are read in one pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    canary: Canary
+    probe: Probe
+    tokens: CandidateTokens
+
+
+class Exposure:
+    """Exposure of each canary's trained secret, in bits (Carlini et al. 2019, 1802.08232, section 4).
+
+    Looks through the record's own prefix, by the release's log-probabilities. It is local: it reads only the
+    conditionals along that prefix and the candidates, so that a secret that comes out elsewhere is not seen.
+    """
+
+    name = "exposure"
+    channel = "the record's own prefix"
+    access = (Access.LOGPROBS,)
+
+    def __init__(self, manifest: Manifest, renderer: Renderer) -> None:
+        """List the candidates.
+
+        Args:
+            manifest: what was planted.
+            renderer: renders as training did.
+
+        Raises:
+            ScoringError: the space is too large to be listed.
+        """
+        if manifest.space.size > MAX_CANDIDATES:
+            raise ScoringError(
+                f"the secret space holds {manifest.space.size} secrets, more than the {MAX_CANDIDATES} that are listed "
+                "whole: plan a shorter secret or a smaller alphabet"
+            )
+        self._manifest = manifest
+        self._candidates = tuple(manifest.space.candidates())
+        self._places = {secret: index for index, secret in enumerate(self._candidates)}
+        self._tokenizer = CandidateTokenizer(renderer, self._candidates)
+        self._trees: dict[int, tuple[CandidateTokens, TokenTree]] = {}
+        self._planted = sorted(self._places[canary.secret] for canary in manifest.planted())
+
+    def measure(self, release: Release, probes: Sequence[Probe], reporter: Reporter = QUIET) -> list[Reading]:
+        """Read every canary under every probe that applies to it.
+
+        Args:
+            release: the trained model.
+            probes: what the prompts show.
+            reporter: shows progress.
+
+        Returns:
+            For each canary and probe the exposure, the rank, the number tied, the rank among the planted
+            secrets alone, and the log-likelihood.
+
+        Raises:
+            AccessError: the release gives no log-probabilities.
+            ScoringError: a canary cannot be scored; names it.
+        """
+        require(release, self.name, *self.access)
+        pairs = [(canary, probe) for canary in self._manifest.canaries for probe in probes if probe.applies(canary)]
+        readings: list[Reading] = []
+        with reporter.task("exposure", len(pairs)) as advance:
+            for start in range(0, len(pairs), TOGETHER):
+                tasks = [self._task(canary, probe) for canary, probe in pairs[start : start + TOGETHER]]
+                for task, likelihoods in zip(tasks, self._score(release, tasks), strict=True):
+                    readings += self._read(task, likelihoods)
+                advance(len(tasks))
+        return readings
+
+    def merged(self, probe: Probe = Probe.HIDDEN) -> list[str]:
+        """Canaries whose secret shares a token with its neighbour, so that the covering span is scored."""
+        return [canary.id for canary in self._manifest.canaries if self._task(canary, probe).tokens.merged]
+
+    def _task(self, canary: Canary, probe: Probe) -> _Task:
+        shown = probe.shown(self._manifest, canary)
+        return _Task(
+            canary,
+            probe,
+            self._tokenizer.tokenize(
+                lambda secret: probe_record(self._manifest, canary, shown, secret),
+                lambda secret: first_span(self._manifest, canary, shown, secret),
+                canary.secret,
+                canary.id,
+            ),
+        )
+
+    def _score(self, release: Release, tasks: Sequence[_Task]) -> list[np.ndarray]:
+        prefixes = [task.tokens.prefix for task in tasks]
+        trees = [self._tree(task.tokens) for task in tasks]
+        if isinstance(release, TreeRelease):
+            totals = release.tree_logprobs(prefixes, trees)
+            return [values[tree.leaves] for values, tree in zip(totals, trees, strict=True)]
+        scored = []
+        for task in tasks:
+            continuations = task.tokens.continuations
+            parts = release.logprobs([task.tokens.prefix] * len(continuations), continuations)
+            scored.append(np.asarray([part.sum() for part in parts]))
+        return scored
+
+    def _tree(self, tokens: CandidateTokens) -> TokenTree:
+        # Canaries that share a template share the candidates' tokens, and so the tree.
+        key = id(tokens.continuations)
+        if key not in self._trees:
+            self._trees[key] = (tokens, TokenTree.of(tokens.continuations))
+        return self._trees[key][1]
+
+    def _read(self, task: _Task, likelihoods: np.ndarray) -> list[Reading]:
+        rank = rank_among(likelihoods, self._places[task.canary.secret], task.canary.id)
+        return [
+            reading_of(task.canary, self._manifest.plan.seed, task.probe.value, "trained", measure, value, unit)
+            for measure, value, unit in self._values(task.canary, rank, likelihoods)
+        ]
+
+    def _values(self, canary: Canary, rank: Rank, likelihoods: np.ndarray) -> list[tuple[str, float, str]]:
+        own = self._places[canary.secret]
+        peers = np.asarray([index for index in self._planted if index != own], dtype=np.int64)
+        among = rank_among(np.append(likelihoods[peers], likelihoods[own]), len(peers), canary.id)
+        return [
+            ("exposure", rank.exposure, "bits"),
+            ("rank", rank.rank, "rank"),
+            ("tied", float(rank.tied), "candidates"),
+            ("rank_among_planted", among.rank, "rank"),
+            ("log_likelihood", rank.log_likelihood, "nats"),
+        ]

@@ -1,0 +1,73 @@
+"""Ranks and exposure: where the true secret stands among all candidates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from davylamp.errors import Fault, InputError, ScoringError
+
+TIE_MARGIN = 1e-4
+"""Nats within which two candidates count as tied: what a different order of float32 sums can change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Where the true secret stands.
+
+    Attributes:
+        rank: mid-rank, from 1 (the most likely): 1 + those above + half of those tied with it.
+        tied: other candidates tied with it, within :data:`TIE_MARGIN`.
+        candidates: size of the candidate set.
+        log_likelihood: of the true secret after its prefix, in nats.
+    """
+
+    rank: float
+    tied: int
+    candidates: int
+    log_likelihood: float
+
+    @property
+    def exposure(self) -> float:
+        """Exposure in bits: ``log2(candidates) - log2(rank)`` (Carlini et al. 2019, 1802.08232, section 4.2)."""
+        return math.log2(self.candidates) - math.log2(self.rank)
+
+
+def rank_among(log_likelihoods: NDArray[np.float64], true: int, name: str) -> Rank:
+    """The exact rank of one candidate among all.
+
+    Args:
+        log_likelihoods: in nats, shape (candidates,).
+        true: index of the true secret.
+        name: the canary's name, for messages.
+
+    Raises:
+        ScoringError: a log-likelihood is not finite.
+    """
+    if not np.isfinite(log_likelihoods).all():
+        bad = int((~np.isfinite(log_likelihoods)).sum())
+        raise ScoringError(
+            f"canary {name}: the model's answer is not finite for {bad} of {len(log_likelihoods)} candidates "
+            "(NaN or infinite logits); score in float32, or check the checkpoint"
+        )
+    own = float(log_likelihoods[true])
+    above = int((log_likelihoods > own + TIE_MARGIN).sum())
+    tied = int((np.abs(log_likelihoods - own) <= TIE_MARGIN).sum()) - 1
+    return Rank(1 + above + tied / 2, tied, len(log_likelihoods), own)
+
+
+def random_rank_exposure(candidates: int) -> float:
+    """Mean exposure in bits of a secret whose rank is uniform: ``log2 N - log2(N!) / N``.
+
+    It tends to ``1 / ln 2 = 1.44`` bits for large N; the median tends to 1 bit.
+
+    Raises:
+        InputError: there is no candidate.
+    """
+    if candidates < 1:
+        raise InputError(Fault("candidates", candidates, "a whole number of at least 1"))
+    return math.log2(candidates) - float(gammaln(candidates + 1)) / math.log(2) / candidates

@@ -1,0 +1,195 @@
+"""Fine-tuning on a planted file with transformers' Trainer, rows in the order of the file."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+
+from davylamp.errors import TrainingError
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.training.examples import Collator, Example
+from davylamp.training.spec import TrainingSpec
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """What happened in training.
+
+    Attributes:
+        steps: optimiser steps.
+        losses: mean loss in nats a token of each step, shape (steps,).
+        learning_rates: learning rate of each step, shape (steps,).
+        seconds: wall time.
+        precision: what the forward passes computed in.
+        trainable: parameters that were trained.
+        parameters: parameters of the model, tied ones counted once.
+    """
+
+    steps: int
+    losses: tuple[float, ...]
+    learning_rates: tuple[float, ...]
+    seconds: float
+    precision: str
+    trainable: int
+    parameters: int
+
+
+def fit(
+    model: Any, examples: Sequence[Example], spec: TrainingSpec, pad_id: int, seed: int, reporter: Reporter = QUIET
+) -> tuple[Any, FitReport]:
+    """Fine-tune a model in place.
+
+    Args:
+        model: a causal language model of transformers.
+        examples: the rows, in the order in which they are trained on.
+        spec: how.
+        pad_id: padding token.
+        seed: seed of the adapter's start and of dropout.
+        reporter: shows progress.
+
+    Returns:
+        The trained model (with its adapter, where one was trained) and what happened.
+
+    Raises:
+        TrainingError: the loss is not finite, or no parameter moved.
+    """
+    set_seed(seed)
+    if spec.method == "lora":
+        model = _with_adapter(model, spec)
+    precision = resolve_precision(spec)
+    before = _fingerprint(model)
+    steps = math.ceil(len(examples) / spec.batch_size / spec.gradient_accumulation) * spec.epochs
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="davylamp-") as folder, reporter.task("training", steps) as advance:
+        watch = _Watch(advance)
+        trainer = Trainer(
+            model=model,
+            args=_arguments(spec, precision, seed, Path(folder)),
+            train_dataset=_Rows(examples),
+            data_collator=Collator(pad_id, spec.packing),
+            callbacks=[watch],
+        )
+        # The library's own printing of logs would fill a quiet terminal.
+        trainer.remove_callback(_printer())
+        trainer.train()
+    if _fingerprint(model) == before:
+        raise TrainingError("no parameter moved in training: the learning rate is too small for the model's type")
+    counts = {id(parameter): parameter for parameter in model.parameters()}.values()
+    return model, FitReport(
+        steps=int(trainer.state.global_step),
+        losses=tuple(watch.losses),
+        learning_rates=tuple(watch.rates),
+        seconds=time.perf_counter() - begun,
+        precision=precision,
+        trainable=sum(parameter.numel() for parameter in counts if parameter.requires_grad),
+        parameters=sum(parameter.numel() for parameter in counts),
+    )
+
+
+def resolve_precision(spec: TrainingSpec) -> str:
+    """What the forward passes will compute in: ``auto`` takes bfloat16 where the hardware multiplies in it."""
+    if spec.precision != "auto":
+        return spec.precision
+    if torch.cuda.is_available():
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    fast = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()
+    return "bfloat16" if fast else "float32"
+
+
+class _Rows(Dataset[Example]):
+    """Examples by index."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitem__(self, index: int) -> Example:
+        return self._examples[index]
+
+
+class _Watch(TrainerCallback):  # type: ignore[misc]
+    """Keeps the loss of every step and stops at the first that is not finite."""
+
+    def __init__(self, advance: Any) -> None:
+        self._advance = advance
+        self.losses: list[float] = []
+        self.rates: list[float] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:  # noqa: ARG002
+        if not logs or "loss" not in logs:
+            return
+        if not math.isfinite(logs["loss"]):
+            raise TrainingError(
+                f"the loss is {logs['loss']} at step {state.global_step}: lower learning_rate, set max_grad_norm, "
+                "or train in float32. Nothing was saved"
+            )
+        self.losses.append(float(logs["loss"]))
+        self.rates.append(float(logs["learning_rate"]))
+        self._advance(1)
+
+
+def _printer() -> Any:
+    from transformers.trainer_callback import PrinterCallback
+
+    return PrinterCallback
+
+
+def _arguments(spec: TrainingSpec, precision: str, seed: int, folder: Path) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=spec.epochs,
+        per_device_train_batch_size=spec.batch_size,
+        gradient_accumulation_steps=spec.gradient_accumulation,
+        learning_rate=spec.learning_rate,
+        lr_scheduler_type="cosine" if spec.schedule == "cosine" else "constant_with_warmup",
+        warmup_steps=spec.warmup_steps,
+        weight_decay=spec.weight_decay,
+        max_grad_norm=spec.max_grad_norm,
+        gradient_checkpointing=spec.gradient_checkpointing,
+        bf16=precision == "bfloat16",
+        seed=seed,
+        # A canary's place in training is its place in the file.
+        train_sampling_strategy="sequential",
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+    )
+
+
+def _with_adapter(model: Any, spec: TrainingSpec) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    targets = spec.lora.target_modules
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=spec.lora.r,
+        lora_alpha=spec.lora.alpha,
+        lora_dropout=spec.lora.dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+    )
+    return get_peft_model(model, config)
+
+
+def _fingerprint(model: Any) -> tuple[float, float]:
+    total = absolute = 0.0
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                total += float(parameter.double().sum())
+                absolute += float(parameter.double().abs().sum())
+    return total, absolute

@@ -1,0 +1,67 @@
+"""How a model is fine-tuned: one frozen value, checked before anything is loaded."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LoraSpec(_Strict):
+    """A low-rank adapter (Hu et al., 2106.09685), as peft makes it.
+
+    Attributes:
+        r: rank.
+        alpha: scale; the update is multiplied by ``alpha / r``.
+        dropout: dropout before the adapter.
+        target_modules: which linear layers; ``all-linear`` is every one but the head.
+    """
+
+    r: int = Field(16, ge=1)
+    alpha: float = Field(32.0, gt=0)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+
+
+class TrainingSpec(_Strict):
+    """Everything that fine-tuning needs besides the rows and the model.
+
+    Attributes:
+        method: ``full`` trains every parameter, ``lora`` an adapter on the frozen model.
+        lora: the adapter; read only where ``method`` is ``lora``.
+        epochs: passes over the planted file. A canary of dose d is seen ``d x epochs`` times.
+        batch_size: rows of a forward pass.
+        gradient_accumulation: forward passes of an optimiser step.
+        learning_rate: peak learning rate of AdamW.
+        schedule: ``constant`` or ``cosine`` (to zero), after the warm-up.
+        warmup_steps: steps of linear warm-up.
+        weight_decay: decoupled weight decay.
+        max_grad_norm: gradients are clipped to this norm; 0 does not clip.
+        max_length: longest row in tokens, longer ones are cut; default the model's context.
+        loss: ``reply`` trains on the reply and its end, ``all`` also on the prompt.
+        packing: join short rows to rows of ``max_length``, each seeing itself only.
+        style: how records are rendered: by the ``chat`` template, ``plain``, or ``auto``.
+        precision: ``float32``, ``bfloat16`` (autocast), or ``auto``: bfloat16 where the hardware computes in it.
+        gradient_checkpointing: compute activations again in the backward pass, to save memory.
+    """
+
+    method: Literal["full", "lora"] = "full"
+    lora: LoraSpec = Field(default_factory=lambda: LoraSpec.model_validate({}))
+    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(4, ge=1)
+    gradient_accumulation: int = Field(1, ge=1)
+    learning_rate: float = Field(1e-4, gt=0, lt=1)
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup_steps: int = Field(0, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, ge=0)
+    max_length: int | None = Field(None, ge=8)
+    loss: Literal["reply", "all"] = "reply"
+    packing: bool = False
+    style: Literal["auto", "chat", "plain"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    gradient_checkpointing: bool = False
