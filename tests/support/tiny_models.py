@@ -14,6 +14,8 @@ PAD, BOS, EOS = "<|pad|>", "<|bos|>", "<|end|>"
 CONTEXT = 256
 SLIDING_WINDOW = 8
 VOCABULARY = 400
+SPARE_ROWS = 8
+"""Embeddings without a token, as real models have; Qwen2's tokenizer also adds a token when it is loaded."""
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}{{ eos_token }}"
@@ -106,7 +108,7 @@ def tiny_model(
     tokenizer = tiny_tokenizer()
     sizes = {**ARCHITECTURES, **_OTHERS}[architecture]
     tokens = {
-        "vocab_size": len(tokenizer),
+        "vocab_size": len(tokenizer) + SPARE_ROWS,
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
