@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from davylamp.errors import InputError, MissingExtraError, ModelError, TokenizerError
+from davylamp.errors import InputError, MissingExtraError, ModelError, StorageError, TokenizerError
 from davylamp.release.loader import load_model, load_tokenizer
 from davylamp.release.sources import default_cache, resolve
 from support.tiny_models import (
@@ -463,6 +463,21 @@ def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
     file.write_bytes(b"PK\x03\x04" + whole)
     with pytest.raises(ModelError, match="does not begin with GGUF"):
         resolve(str(file), cache=cache)
+    assert [path for path in (cache / "gguf").iterdir() if path.is_dir()] == []
+
+
+@pytest.mark.parametrize("limit", [1_000, 60_000])
+def test_a_full_disk_leaves_nothing(tmp_path: Path, limit: int) -> None:
+    """A limit on the size of a file stands for the full disk: it hits the tokenizer, or only the weights."""
+    resource = pytest.importorskip("resource")
+    file, cache = tiny_gguf(tmp_path / "tiny.gguf"), tmp_path / "cache"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(StorageError, match=r"nothing was left half-written.*DAVYLAMP_CACHE"):
+            resolve(str(file), cache=cache)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path for path in (cache / "gguf").iterdir() if path.is_dir()] == []
 
 

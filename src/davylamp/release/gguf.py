@@ -111,10 +111,17 @@ def _make(file: Path, target: Path) -> None:
 
 def _write(file: Path, folder: Path) -> None:
     """Write configuration, tokenizer and weights: the model itself refuses, since it counts as quantised."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     model, tokenizer = _load(file)
-    tokenizer.save_pretrained(folder)
+    try:
+        tokenizer.save_pretrained(folder)
+    except Exception as error:
+        # A full disk is a bare Exception of the tokenizers library; another library's bug passes through.
+        if type(error) is not Exception:
+            raise
+        raise OSError(str(error)) from error
     _drop_tokens_beyond(folder, int(model.get_input_embeddings().weight.shape[0]))
     config = {key: value for key, value in model.config.to_dict().items() if not key.startswith("_")}
     config.pop("quantization_config", None)
@@ -128,7 +135,10 @@ def _write(file: Path, folder: Path) -> None:
         if place not in seen:
             seen.add(place)
             tensors[name] = tensor.detach().contiguous()
-    save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    try:
+        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def _drop_tokens_beyond(folder: Path, rows: int) -> None:
