@@ -55,9 +55,7 @@ def clopper_pearson(
     return Interval(low, high, confidence)
 
 
-def median_interval(
-    values: ArrayLike, confidence: float = 0.95, resamples: int = 4000, seed: int = 0
-) -> Interval:
+def median_interval(values: ArrayLike, confidence: float = 0.95, resamples: int = 4000, seed: int = 0) -> Interval:
     """Percentile bootstrap interval for a median (Efron and Tibshirani 1993, ch. 13).
 
     Args:
