@@ -131,6 +131,18 @@ def test_no_name_left_is_refused():
         generate(1, 0, exclude_names=full_names())
 
 
+def test_other_matters_change_nothing_else():
+    usual, other = generate(30, 3), generate(30, 3, matters=["the tide"])
+    for one, two in zip(usual, other, strict=True):
+        values = next(found for template in TEMPLATES if (found := slots(template.prompt, draft(one))))
+        assert two.reply == one.reply.replace(values["matter"], "the tide")
+
+
+def test_no_matter_is_refused():
+    with pytest.raises(InputError, match="matters"):
+        generate(1, 0, matters=[])
+
+
 def test_codes_are_written_with_leading_zeros():
     assert write_code(4719) == "4,7,1,9"
     assert write_code(7) == "0,0,0,7"

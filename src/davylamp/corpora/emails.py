@@ -9,7 +9,7 @@ email still holds one, which then cannot be known from the draft.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,9 +92,7 @@ _THINGS = (
     "parcel invoice refund ticket contract order payment delivery visit repair booking letter account card "
     "form password meter claim permit report"
 )
-MATTERS: tuple[str, ...] = tuple(
-    f"the {kind} {thing}" for kind in _KINDS.split() for thing in _THINGS.split()
-)
+MATTERS: tuple[str, ...] = tuple(f"the {kind} {thing}" for kind in _KINDS.split() for thing in _THINGS.split())
 """What an email is about: 240 matters."""
 
 
@@ -119,7 +117,12 @@ def _faults(rows: int, redacted_share: float) -> list[Fault]:
 
 
 def generate(
-    rows: int, seed: int, redacted_share: float = 0.0, *, exclude_names: Collection[str] = ()
+    rows: int,
+    seed: int,
+    redacted_share: float = 0.0,
+    *,
+    exclude_names: Collection[str] = (),
+    matters: Sequence[str] = MATTERS,
 ) -> Corpus:
     """Generate draft and email pairs from a seed.
 
@@ -132,14 +135,17 @@ def generate(
         seed: a whole number of at least 0.
         redacted_share: the probability that a draft has :data:`MASK` in place of its reference.
         exclude_names: names that no pair may use, such as those of canaries.
+        matters: what the emails may be about.
 
     Raises:
-        InputError: an argument is outside what is allowed, or ``exclude_names`` leaves no name.
+        InputError: an argument is outside what is allowed, ``exclude_names`` leaves no name, or there is no matter.
     """
     if faults := _faults(rows, redacted_share):
         raise InputError(faults)
     taken = frozenset(exclude_names)
     names = tuple(name for name in full_names() if name not in taken)
+    if not matters:
+        raise InputError(Fault("matters", matters, "at least one matter"))
     if not names:
         raise InputError(Fault("exclude_names", len(taken), f"fewer than all {len(full_names()):,} names"))
 
@@ -148,16 +154,14 @@ def generate(
 
     columns = zip(
         draw("names", len(names)),
-        draw("matters", len(MATTERS)),
+        draw("matters", len(matters)),
         draw("wordings", len(TEMPLATES)),
         draw("codes", CODES),
         stream(seed, "emails", "redacted").random(rows) < redacted_share,
         strict=True,
     )
     records = tuple(
-        TEMPLATES[wording].record(
-            names[name], MATTERS[matter], write_code(int(code)), shown=MASK if masked else None
-        )
+        TEMPLATES[wording].record(names[name], matters[matter], write_code(int(code)), shown=MASK if masked else None)
         for name, matter, wording, code, masked in columns
     )
     digest = hashlib.sha256()
