@@ -48,6 +48,10 @@ class InputError(DavylampError, ValueError):
         self.faults: tuple[Fault, ...] = (faults,) if isinstance(faults, Fault) else tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
+    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[Fault, ...]]]:
+        """Rebuild from the faults, since an error may cross from a worker's process to its parent."""
+        return type(self), (self.faults,)
+
 
 class RecipeError(InputError):
     """A recipe or plan has faults; nothing was loaded yet."""
@@ -101,4 +105,9 @@ class MissingExtraError(DavylampError, ImportError):
     """An optional dependency is not installed; the message holds the install command."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
+        self._parts = (package, extra, purpose)
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'davylamp[{extra}]'")
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
+        """Rebuild from the parts; see :meth:`InputError.__reduce__`."""
+        return type(self), self._parts

@@ -94,7 +94,7 @@ class Plan(_Strict):
     seed: int = Field(0, ge=0)
     rows: int | None = Field(None, ge=1)
     shuffle: bool = True
-    space: AlphabetSpace = Field(default_factory=lambda: AlphabetSpace.model_validate({}))
+    space: AlphabetSpace = Field(default_factory=AlphabetSpace)
     templates: tuple[Template, ...] = Field(min_length=1)
     slots: dict[str, Literal["names"] | tuple[str, ...]] = Field(default_factory=dict)
     mask: str = Field("[redacted]", min_length=1)
@@ -102,7 +102,7 @@ class Plan(_Strict):
     doses: tuple[Annotated[int, Field(ge=1)], ...] = Field((1, 4, 16), min_length=1)
     per_dose: int = Field(16, ge=1)
     twins: int = Field(16, ge=1)
-    positive: Positive = Field(default_factory=lambda: Positive(dose=None))
+    positive: Positive = Field(default_factory=Positive)
 
     @model_validator(mode="after")
     def _consistent(self) -> Plan:

@@ -66,7 +66,7 @@ def plant(corpus: Corpus, plan: Plan) -> Planted:
         PlantingError: the doses need more rows than there are, the corpus already holds these canaries, a
             template needs a host that the corpus cannot give, or the space is too small.
     """
-    rows = _background(corpus, plan)
+    rows = background(corpus, plan)
     drafts = list(_drafts(plan))
     _check_room(rows, drafts, plan)
     places = _places(drafts, len(rows), plan)
@@ -102,7 +102,12 @@ def _lines(records: tuple[Record, ...] | list[Record]) -> bytes:
     return "".join(record.line() + "\n" for record in records).encode("utf-8")
 
 
-def _background(corpus: Corpus, plan: Plan) -> list[Record]:
+def background(corpus: Corpus, plan: Plan) -> list[Record]:
+    """The rows that a plan takes of a corpus, in training order, before any is replaced.
+
+    Raises:
+        PlantingError: the plan asks for more rows than there are.
+    """
     rows = list(corpus.records)
     if plan.rows is not None and plan.rows > len(rows):
         raise PlantingError(f"plan.rows is {plan.rows}, but {corpus.source} has only {len(rows)} rows")

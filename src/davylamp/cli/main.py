@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import typer
 from rich.console import Console
 
 from davylamp import __version__
+from davylamp.cli.audit import audit
+from davylamp.cli.plant import plant
+from davylamp.cli.report import report
+from davylamp.cli.run import run
+from davylamp.cli.train import train
 from davylamp.errors import DavylampError
 
 app = typer.Typer(
@@ -32,18 +36,26 @@ def _root(
     _version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
-    debug: bool = typer.Option(False, "--debug", help="Show a traceback with every error."),
+    _debug: bool = typer.Option(False, "--debug", help="Show a traceback with every error; may stand anywhere."),
 ) -> None:
-    if debug:
-        os.environ["DAVYLAMP_DEBUG"] = "1"
+    pass
+
+
+app.command()(plant)
+app.command()(train)
+app.command()(audit)
+app.command()(report)
+app.command()(run)
 
 
 def main() -> None:
     """Entry point of the ``davylamp`` command."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    debug = len(arguments) < len(sys.argv) - 1
     try:
-        app()
+        app(args=arguments)
     except DavylampError as error:
-        if os.environ.get("DAVYLAMP_DEBUG"):
+        if debug:
             raise
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)

@@ -12,6 +12,9 @@ from davylamp.canaries.manifest import Canary
 from davylamp.errors import RunFolderError
 from davylamp.runs import files
 
+REFERENCE = pl.lit("reference")
+"""Marks readings of the base model."""
+
 SCHEMA = pl.Schema(
     {
         "arm": pl.String(),

@@ -171,16 +171,19 @@ class LocalRelease:
         self._check(prompts, lengths)
         pad = self._pad_id()
         stops = self._stop_ids()
+        sampling = (
+            {"temperature": decoding.temperature, "top_k": decoding.top_k, "top_p": decoding.top_p}
+            if decoding.temperature > 0
+            else {}
+        )
         config = GenerationConfig(
             max_new_tokens=decoding.max_new_tokens,
-            do_sample=decoding.temperature > 0,
-            temperature=decoding.temperature or 1.0,
-            top_k=decoding.top_k,
-            top_p=decoding.top_p,
+            do_sample=bool(sampling),
             num_beams=1,
             repetition_penalty=1.0,
             pad_token_id=pad,
             eos_token_id=stops or None,
+            **sampling,
         )
         results: list[list[int]] = [[]] * len(prompts)
         for batch in self._batches(sorted(range(len(prompts)), key=lambda i: len(prompts[i])), lengths):

@@ -11,9 +11,9 @@ from davylamp.errors import ScoringError
 from davylamp.rendering.render import Rendered, Renderer
 from davylamp.rendering.tokenizer import encode
 
-WINDOW = 32
-"""Characters of the surrounding text that are tokenised with each candidate, at least."""
-SPOT_CHECKS = 8
+WINDOW = 8
+"""Characters of the surrounding text that are tokenised with each candidate, at least, up to a word's beginning."""
+SPOT_CHECKS = 4
 """Candidates of each set whose whole record is tokenised too, to prove the window right."""
 
 

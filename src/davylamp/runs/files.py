@@ -79,10 +79,14 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
     write_bytes(path, text.encode("utf-8"), private=private)
 
 
+def json_bytes(value: Any) -> bytes:
+    """JSON as davylamp writes it: indented, keys in the order given, UTF-8, no NaN."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+
+
 def write_json(path: Path, value: Any, *, private: bool = False) -> None:
-    """Write JSON (indented, keys in the order given, no NaN) atomically; see :func:`write_with`."""
-    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
-    write_text(path, text + "\n", private=private)
+    """Write JSON atomically; see :func:`json_bytes` and :func:`write_with`."""
+    write_bytes(path, json_bytes(value), private=private)
 
 
 def _flush(path: Path) -> None:

@@ -50,7 +50,7 @@ class TrainingSpec(_Strict):
     """
 
     method: Literal["full", "lora"] = "full"
-    lora: LoraSpec = Field(default_factory=lambda: LoraSpec.model_validate({}))
+    lora: LoraSpec = Field(default_factory=LoraSpec)
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(4, ge=1)
     gradient_accumulation: int = Field(1, ge=1)

@@ -1,0 +1,59 @@
+"""``davylamp audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_verdict
+
+
+def audit(
+    run: Annotated[Path, typer.Argument(help="Run folder that `davylamp plant` wrote.", show_default=False)],
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="Settings as key=value, such as rules.rate=0.1 memory_mb=2048.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="The trained checkpoint or adapter [default: RUN/model].")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option("--reference", help="A base model to compare with; 'adapter' disables the checkpoint's own."),
+    ] = None,
+    style: Annotated[
+        str | None, typer.Option("--style", help="How your trainer wrote records: auto, chat or plain.")
+    ] = None,
+    chat_template: Annotated[
+        Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
+    ] = None,
+    threads: ThreadsOption = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Reach a trained model as an adversary would, and judge it.
+
+    Ranks every canary's secret among all candidates, asks for it greedily, shows another one, and compares with
+    twins that were never planted. Writes RUN/readings.parquet, RUN/audit.json and RUN/verdict.json.
+    """
+    from davylamp.errors import Fault, InputError
+    from davylamp.rendering.render import Style
+    from davylamp.runs.config import apply_overrides, validate
+    from davylamp.runs.folder import RunFolder, locked
+    from davylamp.runs.progress import Reporter
+    from davylamp.studies.recipe import AuditSpec
+    from davylamp.studies.steps import AuditRequest, audit_step
+
+    styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
+    if style is not None and style not in styles:
+        raise InputError(Fault("--style", style, f"one of {', '.join(styles)}"))
+    how = validate(AuditSpec, apply_overrides({}, settings or []), "audit")
+    request = AuditRequest(model, reference, styles[style] if style else None, chat_template, how, threads=threads)
+    with locked(run):
+        verdict = audit_step(RunFolder(run), request, Reporter(quiet or as_json))
+    if as_json:
+        emit_json(verdict.model_dump(mode="json"))
+        return
+    emit_verdict(verdict, str(run))
+    emit([f"verdict: {run / 'verdict.json'}; now `davylamp report {run}`"])

@@ -1,0 +1,57 @@
+"""``davylamp run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_verdict
+
+
+def run(
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe file, or the name of a built-in one: demo, banking77.", show_default=False)
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Changes as key=value, such as seeds=[0,1] training.epochs=2.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to [default: runs/NAME].")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The corpus; the same as corpus.path=FILE.", show_default=False)
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="Runs at a time [default: one a core for a small model, else one]."),
+    ] = None,
+    threads: ThreadsOption = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Carry out a whole recipe: plant, train, audit, report.
+
+    A killed run resumes at its last finished step; a second one redoes nothing.
+    """
+    from davylamp.runs.progress import Reporter
+    from davylamp.studies.recipe import load_recipe
+    from davylamp.studies.runner import run_recipe
+
+    changes = [*(overrides or []), *([f"corpus.path={data}"] if data is not None else [])]
+    what = load_recipe(recipe, changes)
+    folder = out if out is not None else Path("runs") / what.name
+    outcome = run_recipe(what, folder, Reporter(quiet or as_json), jobs=jobs, threads=threads)
+    if as_json:
+        emit_json(
+            {
+                "report": str(outcome.html),
+                "headlines": list(outcome.report.headlines),
+                "seconds": outcome.seconds,
+                "verdicts": {each.name: each.verdict.model_dump(mode="json") for each in outcome.report.runs},
+            }
+        )
+        return
+    for each in outcome.report.runs:
+        emit([f"\n{each.name}"])
+        emit_verdict(each.verdict, each.name)
+    emit(["", *outcome.report.headlines, "", f"report: {outcome.html}"])

@@ -1,0 +1,63 @@
+"""``davylamp train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json
+
+
+def train(
+    run: Annotated[Path, typer.Argument(help="Run folder that `davylamp plant` wrote.", show_default=False)],
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="Settings as key=value, such as learning_rate=1e-4 method=lora.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", help="'embedded', 'smollm2', a folder, a .gguf file, or a hub id.")
+    ] = "embedded",
+    spec: Annotated[Path | None, typer.Option("--spec", help="YAML file of settings.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of adapters and dropout.")] = 0,
+    chat_template: Annotated[
+        Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
+    ] = None,
+    threads: ThreadsOption = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Fine-tune a model on the planted rows, in their order.
+
+    Before the first step a preflight shows that every planted secret receives loss. Writes RUN/model/ and
+    RUN/training.json. Your own trainer may take this step's place: train it on RUN/planted.jsonl.
+
+    Settings: method (full, lora), lora.r, lora.alpha, epochs, batch_size, gradient_accumulation, learning_rate,
+    schedule (constant, cosine), warmup_steps, weight_decay, max_grad_norm, max_length, loss (reply, all),
+    packing, style (auto, chat, plain), precision (auto, float32, bfloat16), gradient_checkpointing.
+    """
+    from davylamp.runs.config import apply_overrides, load_yaml, validate
+    from davylamp.runs.folder import RunFolder, locked
+    from davylamp.runs.progress import Reporter
+    from davylamp.studies.steps import train_step
+    from davylamp.training.spec import TrainingSpec
+
+    data = load_yaml(spec) if spec is not None else {}
+    how = validate(TrainingSpec, apply_overrides(data, settings or []), "training")
+    folder = RunFolder(run)
+    with locked(run):
+        made = train_step(folder, model, how, seed, chat_template, threads, Reporter(quiet or as_json))
+    losses = made.pop("losses")
+    if as_json:
+        del made["learning_rates"]
+        emit_json({"trained": str(folder.model), "first_loss": losses[0], "last_loss": losses[-1], **made})
+        return
+    checked = made["preflight"]
+    emit(
+        [
+            f"preflight: all {checked['occurrences']} occurrences of {checked['canaries']} canaries receive loss",
+            f"trained {made['trainable']:,} of {made['parameters']:,} parameters for {made['steps']} steps in "
+            f"{made['seconds']:.0f} s; loss {losses[0]:.2f} -> {losses[-1]:.2f} nats a token",
+            f"model: {folder.model}",
+        ]
+    )

@@ -1,0 +1,98 @@
+"""Where a corpus comes from, as a recipe says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from davylamp.corpora import emails
+from davylamp.corpora.readers import Columns, read_corpus, read_hub
+from davylamp.corpora.records import Corpus, Record
+from davylamp.errors import CorpusError
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Wrap(_Strict):
+    """Words around each pair of a corpus: ``{prompt}`` and ``{completion}`` stand for what the corpus holds.
+
+    Attributes:
+        prompt: must hold ``{prompt}``.
+        completion: must hold ``{completion}``.
+    """
+
+    prompt: str = "{prompt}"
+    completion: str = "{completion}"
+
+    @model_validator(mode="after")
+    def _keeps_both(self) -> Wrap:
+        for name in ("prompt", "completion"):
+            if "{" + name + "}" not in getattr(self, name):
+                raise ValueError(f"{name} must hold {{{name}}}")
+        return self
+
+    def record(self, record: Record) -> Record:
+        """The pair in its words."""
+        return Record.of_pair(
+            self.prompt.replace("{prompt}", record.prompt[0].content),
+            self.completion.replace("{completion}", record.reply),
+        )
+
+
+class CorpusSpec(_Strict):
+    """A corpus: a file, a data set of the hub, or a generator; exactly one of them.
+
+    Attributes:
+        path: a JSONL or CSV file.
+        hub: id of a data set on the Hugging Face hub.
+        split: split of the hub's data set.
+        config: configuration of the hub's data set.
+        generator: ``emails``, the drafts and polished emails of the demo.
+        rows: rows to generate, or to read at most.
+        seed: seed of the generator.
+        columns: which columns are the prompt and the completion, or the text.
+        wrap: words around each pair.
+    """
+
+    path: Path | None = None
+    hub: str | None = None
+    split: str = "train"
+    config: str | None = None
+    generator: Literal["emails"] | None = None
+    rows: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+    columns: Columns | None = None
+    wrap: Wrap | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> CorpusSpec:
+        given = [name for name in ("path", "hub", "generator") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"exactly one of path, hub and generator must be given, not {given or 'none'}")
+        if self.generator and self.rows is None:
+            raise ValueError("a generator needs rows")
+        return self
+
+    def load(self) -> Corpus:
+        """Read or generate the corpus.
+
+        Raises:
+            CorpusError: it cannot be read, or has no pairs to wrap.
+            MissingExtraError: a hub data set is asked for and ``datasets`` is not installed.
+        """
+        if self.generator is not None:
+            corpus = emails.generate(self.rows or 0, self.seed)
+        elif self.hub is not None:
+            corpus = read_hub(self.hub, self.split, self.config, self.columns, self.rows)
+        else:
+            corpus = read_corpus(self.path or Path(), columns=self.columns, limit=self.rows)
+        if self.wrap is None:
+            return corpus
+        if corpus.shape != "prompt_completion":
+            raise CorpusError(f"wrap needs rows of prompt and completion, but {corpus.source} holds {corpus.shape}")
+        records = tuple(self.wrap.record(record) for record in corpus.records)
+        return Corpus(records, corpus.source, corpus.sha256, corpus.left_out)

@@ -1,0 +1,245 @@
+"""What a report says, as data: collected from run folders, and the schema of ``report.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from davylamp import __version__
+from davylamp.canaries.manifest import Manifest, masked
+from davylamp.errors import RunFolderError
+from davylamp.measures import readings as tables
+from davylamp.report.words import headlines
+from davylamp.runs.folder import RunFolder
+from davylamp.verdict import Verdict
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Utility(_Strict):
+    """How often held-out rows are answered right.
+
+    Attributes:
+        who: ``base`` (not fine-tuned), ``clean`` (fine-tuned without canaries) or the name of a run.
+        name: what is measured, in words.
+        model: the model, as the user named it.
+        successes: right answers.
+        trials: rows.
+        low: lower end of the Clopper-Pearson interval.
+        high: upper end of it.
+        source: where the rows came from.
+        sha256: hash of that source.
+    """
+
+    who: str
+    name: str
+    model: str
+    successes: int
+    trials: int
+    low: float
+    high: float
+    source: str
+    sha256: str
+
+
+class CanaryRow(_Strict):
+    """One canary in one run, secrets hidden in the prompt.
+
+    Attributes:
+        id: its id.
+        role: ``focus``, ``twin`` or ``positive``.
+        arm: its arm.
+        dose: occurrences in the planted file.
+        secret: the secret, masked unless the user asked for it.
+        exposure: in bits.
+        rank: mid-rank among all candidates.
+        tied: candidates tied with it.
+        rank_among_planted: mid-rank among the planted secrets alone.
+        greedy: whether it was said exactly after the reply up to it.
+        reference_exposure: exposure in bits under the reference model, if there is one.
+    """
+
+    id: str
+    role: str
+    arm: str
+    dose: int
+    secret: str
+    exposure: float
+    rank: float
+    tied: int
+    rank_among_planted: float
+    greedy: bool
+    reference_exposure: float | None
+
+
+class Run(_Strict):
+    """One planted corpus, one model, one verdict.
+
+    Attributes:
+        name: the run's folder, relative to the report's.
+        verdict: the verdict.
+        plan: the plan, in full.
+        corpus: where the background came from.
+        rows: rows of the planted file.
+        planted_sha256: hash of the planted file.
+        training: how the model was trained, if davylamp trained it.
+        audit: what was audited, with times, memory and versions.
+        canaries: every canary's own numbers.
+        examples: one carrier for each arm, as trained and as asked, secrets masked unless asked for.
+    """
+
+    name: str
+    verdict: Verdict
+    plan: dict[str, Any]
+    corpus: dict[str, Any]
+    rows: int
+    planted_sha256: str
+    training: dict[str, Any] | None
+    audit: dict[str, Any]
+    canaries: tuple[CanaryRow, ...]
+    examples: tuple[dict[str, str], ...]
+
+
+class ReportData(_Strict):
+    """Everything that a report says.
+
+    Attributes:
+        schema_version: version of this schema.
+        davylamp_version: version that wrote it.
+        title: what was audited, in words.
+        headlines: the result in sentences.
+        shows_secrets: whether secrets are shown in clear.
+        runs: one for each model, by name.
+        utilities: what the models are still good for.
+    """
+
+    schema_version: Literal[1] = 1
+    davylamp_version: str
+    title: str
+    headlines: tuple[str, ...]
+    shows_secrets: bool
+    runs: tuple[Run, ...]
+    utilities: tuple[Utility, ...]
+
+
+def collect(folder: Path, show_secrets: bool = False) -> ReportData:
+    """Collect every judged run in a folder or below it.
+
+    Args:
+        folder: a run folder, or a folder that holds several.
+        show_secrets: leave the secrets in clear.
+
+    Raises:
+        RunFolderError: no run was judged there, or a file of one is damaged.
+        ManifestError: a run's manifest is missing or damaged.
+    """
+    places = [path.parent for path in _found(folder, "verdict.json")]
+    if not places:
+        raise RunFolderError(f"no verdict in {folder} or below it: run `davylamp audit` first")
+    runs = tuple(_run(RunFolder(place), _name(place, folder), show_secrets) for place in places)
+    utilities = tuple(_utilities(folder))
+    recipe = _json(folder / "recipe.json") if (folder / "recipe.json").is_file() else {}
+    return ReportData(
+        davylamp_version=__version__,
+        title=str(recipe.get("name") or folder.resolve().name),
+        headlines=tuple(headlines([run.verdict for run in runs])),
+        shows_secrets=show_secrets,
+        runs=runs,
+        utilities=utilities,
+    )
+
+
+def _found(folder: Path, name: str) -> list[Path]:
+    """Files of that name in a folder or below it, but for hidden folders, which hold stamps and unfinished work."""
+    paths = (path for path in folder.rglob(name) if path.is_file())
+    return sorted(path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+
+
+def _name(place: Path, folder: Path) -> str:
+    return place.relative_to(folder).name or folder.resolve().name
+
+
+def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
+    manifest = Manifest.load(folder.manifest)
+    frame = tables.load(folder.readings)
+    return Run(
+        name=name,
+        verdict=Verdict.load(folder.verdict),
+        plan=manifest.plan.model_dump(mode="json"),
+        corpus=manifest.corpus.model_dump(mode="json"),
+        rows=manifest.rows,
+        planted_sha256=manifest.planted_sha256,
+        training=_json(folder.training) if folder.training.is_file() else None,
+        audit=_json(folder.audit),
+        canaries=tuple(_rows(manifest, frame, show_secrets)),
+        examples=tuple(_examples(manifest, show_secrets)),
+    )
+
+
+def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[CanaryRow]:
+    hidden = frame.filter((pl.col("probe") == "hidden") & (pl.col("target") == "trained"))
+    values = {(row["release"], row["canary"], row["measure"]): row["value"] for row in hidden.iter_rows(named=True)}
+    rows = []
+    for canary in manifest.canaries:
+        if ("model", canary.id, "exposure") not in values:
+            raise RunFolderError(f"the readings lack canary {canary.id}: run `davylamp audit` again")
+        rows.append(
+            CanaryRow(
+                id=canary.id,
+                role=canary.role,
+                arm=canary.arm,
+                dose=canary.dose,
+                secret=canary.secret if show_secrets else masked(canary.secret),
+                exposure=values["model", canary.id, "exposure"],
+                rank=values["model", canary.id, "rank"],
+                tied=int(values["model", canary.id, "tied"]),
+                rank_among_planted=values["model", canary.id, "rank_among_planted"],
+                greedy=bool(values["model", canary.id, "greedy_recovery"]),
+                reference_exposure=values.get(("reference", canary.id, "exposure")),
+            )
+        )
+    return rows
+
+
+def _examples(manifest: Manifest, show_secrets: bool) -> list[dict[str, str]]:
+    examples = []
+    for arm in manifest.plan.arms:
+        canary = next(canary for canary in manifest.canaries if canary.arm == arm and canary.role == "focus")
+        secret = canary.secret if show_secrets else masked(canary.secret)
+        shown = secret if canary.context == "visible" else manifest.mask
+        examples.append(
+            {
+                "arm": arm,
+                "trained_prompt": shown.join(canary.carrier.prompt),
+                "asked_prompt": manifest.mask.join(canary.carrier.prompt),
+                "reply": secret.join(canary.carrier.completion),
+            }
+        )
+    return examples
+
+
+def _utilities(folder: Path) -> Sequence[Utility]:
+    found = []
+    for path in _found(folder, "utility.json"):
+        try:
+            found.append(Utility.model_validate({"who": _name(path.parent, folder), **_json(path)}))
+        except ValidationError as error:
+            raise RunFolderError(f"{path} is damaged: run `davylamp audit` again") from error
+    return found
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"cannot read {path}: {error}") from error
+    if not isinstance(data, dict):
+        raise RunFolderError(f"{path} is damaged: it holds no object")
+    return data

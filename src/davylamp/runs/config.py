@@ -1,0 +1,123 @@
+"""YAML in, checked values out, every fault named at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from davylamp.errors import Fault, RecipeError
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class _Strict(yaml.SafeLoader):
+    """A YAML loader that refuses a key given twice, which YAML's own rules forbid and most loaders allow."""
+
+
+def _mapping(loader: _Strict, node: yaml.MappingNode) -> dict[Any, Any]:
+    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
+    for key, (place, _) in zip(keys, node.value, strict=True):
+        if keys.count(key) > 1:
+            raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=place.start_mark)
+    return {key: loader.construct_object(value, deep=True) for key, (_, value) in zip(keys, node.value, strict=True)}
+
+
+_Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping.
+
+    Raises:
+        RecipeError: the file is missing, is not UTF-8 or YAML, or holds something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise RecipeError(Fault(str(path), f"byte {error.start}", "UTF-8 text")) from error
+    except OSError as error:
+        raise RecipeError(Fault(str(path), error.strerror, "a YAML file that can be read")) from error
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, where: str) -> dict[str, Any]:
+    """Read YAML text that holds a mapping; ``where`` names it in messages.
+
+    Raises:
+        RecipeError: the text is not YAML, or holds something else.
+    """
+    try:
+        data = yaml.load(text, Loader=_Strict)  # noqa: S506 - a subclass of SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"{where}, line {mark.line + 1}" if mark else where
+        raise RecipeError(Fault(place, error.problem, "YAML")) from error
+    except yaml.YAMLError as error:
+        raise RecipeError(Fault(where, str(error), "YAML")) from error
+    if not isinstance(data, dict):
+        raise RecipeError(Fault(where, type(data).__name__, "a mapping of keys to values"))
+    return data
+
+
+def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Set dotted keys: ``training.epochs=3``, ``plan.doses=[1,16]``; values are YAML.
+
+    Raises:
+        RecipeError: an override is not ``key=value``, or its key passes through something that is no mapping.
+    """
+    result: dict[str, Any] = _copy(data)
+    faults = []
+    for override in overrides:
+        key, sign, value = override.partition("=")
+        if not sign or not key:
+            faults.append(Fault("override", override, "key=value, such as training.epochs=3"))
+            continue
+        try:
+            parsed = yaml.safe_load(value)
+        except yaml.YAMLError:
+            faults.append(Fault(key, value, "a YAML value"))
+            continue
+        *outer, last = key.split(".")
+        place: Any = result
+        for part in outer:
+            place = place.setdefault(part, {}) if isinstance(place, dict) else None
+        if not isinstance(place, dict):
+            faults.append(Fault(key, value, "a key whose outer keys hold mappings"))
+        else:
+            place[last] = parsed
+    if faults:
+        raise RecipeError(faults)
+    return result
+
+
+def validate(model: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
+    """Check data against a schema.
+
+    Raises:
+        RecipeError: it does not fit; every fault is named, with ``prefix`` before each field.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise RecipeError([_fault(detail, prefix) for detail in error.errors()]) from error
+
+
+def _fault(detail: Any, prefix: str) -> Fault:
+    place = ".".join(str(part) for part in detail["loc"])
+    field = f"{prefix}.{place}" if prefix and place else prefix or place or "recipe"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    if detail["type"] == "extra_forbidden":
+        return Fault(field, detail["input"], "no such key", "Remove it, or mend its spelling.")
+    if detail["type"] == "missing":
+        return Fault(field, "(missing)", "a value", "This key has no default.")
+    return Fault(field, detail["input"], message[:1].lower() + message[1:])
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return value

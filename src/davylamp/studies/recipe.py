@@ -1,0 +1,137 @@
+"""A recipe: one YAML file that says a whole audit, checked before anything is loaded."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from davylamp.canaries.plan import Plan
+from davylamp.corpora.spec import CorpusSpec
+from davylamp.errors import Fault, RecipeError
+from davylamp.measures.probes import Probe
+from davylamp.runs.config import apply_overrides, load_yaml, validate
+from davylamp.training.spec import TrainingSpec
+from davylamp.verdict.model import Rules
+
+BUILT_IN = ("demo", "banking77")
+"""Recipes inside the package, by the name that ``davylamp run`` takes."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AuditSpec(_Strict):
+    """How a release is asked and judged.
+
+    Attributes:
+        probes: what the prompts show; ``hidden`` is what a verdict is given on.
+        measures: which measures to take.
+        dtype: type of the weights when scoring.
+        memory_mb: memory in MiB that one scoring pass may take beyond the model.
+        rules: what the verdict is decided by.
+    """
+
+    probes: tuple[Probe, ...] = tuple(Probe)
+    exposure_probes: tuple[Probe, ...] = (Probe.HIDDEN,)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    memory_mb: int = Field(512, ge=16)
+    rules: Rules = Field(default_factory=Rules)
+
+    @model_validator(mode="after")
+    def _hides_the_secret(self) -> AuditSpec:
+        for name in ("probes", "exposure_probes"):
+            if Probe.HIDDEN not in getattr(self, name):
+                raise ValueError(f"{name} must hold 'hidden', on which the verdict is given")
+        return self
+
+
+class UtilitySpec(_Strict):
+    """What the model shall still be good for, measured on rows that it was not trained on.
+
+    Attributes:
+        name: what is measured, in words (``intent accuracy``).
+        corpus: held-out rows.
+        rows: how many of them, taken in a seeded order.
+        match: ``whole`` compares whole replies, ``first_line`` their first lines.
+    """
+
+    name: str
+    corpus: CorpusSpec
+    rows: int = Field(64, ge=1)
+    match: Literal["whole", "first_line"] = "whole"
+
+
+class Recipe(_Strict):
+    """A whole audit.
+
+    Attributes:
+        name: a name for people.
+        model: what ``--model`` takes: ``embedded``, ``smollm2``, a folder, a GGUF file or a hub id.
+        corpus: the background.
+        plan: what is planted; its seed is replaced by each of ``seeds``.
+        training: how the model is fine-tuned.
+        audit: how the release is asked and judged.
+        utility: what it shall still be good for.
+        seeds: one run each.
+        arms: ``apart`` trains a model for each arm, at the same budget; ``together`` one for all.
+        clean: also train without canaries, to see what they cost.
+    """
+
+    name: str
+    model: str
+    corpus: CorpusSpec
+    plan: Plan
+    training: TrainingSpec = Field(default_factory=TrainingSpec)
+    audit: AuditSpec = Field(default_factory=AuditSpec)
+    utility: UtilitySpec | None = None
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
+    arms: Literal["apart", "together"] = "apart"
+    clean: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Recipe:
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} name a seed twice")
+        if self.clean and self.utility is None:
+            raise ValueError("clean trains without canaries to compare utility, but there is no utility")
+        return self
+
+
+def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe, from a file or by the name of one inside the package.
+
+    Args:
+        name: a path, or one of :data:`BUILT_IN`.
+        overrides: ``key=value`` pairs with dotted keys.
+
+    Raises:
+        RecipeError: the file or its content is at fault; all faults are named.
+    """
+    recipe = validate(Recipe, apply_overrides(_source(name), overrides))
+    faults = list(_missing_files(recipe))
+    if faults:
+        raise RecipeError(faults)
+    return recipe
+
+
+def _source(name: str) -> dict[str, Any]:
+    path = Path(name)
+    if not path.exists() and name in BUILT_IN:
+        path = Path(str(importlib.resources.files("davylamp") / "studies" / name / "recipe.yaml"))
+    if not path.exists():
+        raise RecipeError(Fault("recipe", name, f"a YAML file, or one of {', '.join(BUILT_IN)}"))
+    return load_yaml(path)
+
+
+def _missing_files(recipe: Recipe) -> Iterable[Fault]:
+    corpora = {"corpus.path": recipe.corpus.path}
+    if recipe.utility is not None:
+        corpora["utility.corpus.path"] = recipe.utility.corpus.path
+    for field, path in corpora.items():
+        if path is not None and not path.is_file():
+            yield Fault(field, str(path), "a file that exists", f"Give it as {field}=FILE.")

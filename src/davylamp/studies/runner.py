@@ -1,0 +1,237 @@
+"""A recipe carried out: every run and step in order, what is done already left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from davylamp.canaries import Plan
+from davylamp.canaries.plant import background
+from davylamp.errors import RunFolderError
+from davylamp.report.build import write_report
+from davylamp.report.data import ReportData, collect
+from davylamp.runs import files
+from davylamp.runs.folder import RunFolder, digest, locked
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.studies import steps
+from davylamp.studies.recipe import Recipe
+
+SMALL_BYTES = 20_000_000
+"""Weights below which runs share the machine, a process a core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of a recipe left behind.
+
+    Attributes:
+        report: the report's data.
+        html: where the report is.
+        seconds: wall time of every step that was carried out, by ``run/step``; steps done before are missing.
+    """
+
+    report: ReportData
+    html: Path
+    seconds: dict[str, float]
+
+
+def run_recipe(
+    recipe: Recipe, out: Path, reporter: Reporter = QUIET, *, jobs: int | None = None, threads: int | None = None
+) -> Outcome:
+    """Carry out a recipe in a folder, or what is missing of it.
+
+    Every run has a folder of its own below ``out/runs``. A step that was finished with the same inputs is not
+    done again, so that a killed run resumes and a second one changes nothing.
+
+    Args:
+        recipe: what to do.
+        out: the folder; made if missing.
+        reporter: shows progress.
+        jobs: runs at a time, each in a process of its own; by default one a core for a small model, else one.
+        threads: threads of torch in each; chosen by the model's size if none.
+
+    Raises:
+        RunFolderError: another process works there, or the folder belongs to another recipe.
+        DavylampError: a step failed; see the steps.
+    """
+    from davylamp.release.sources import resolve
+
+    with locked(out):
+        _claim(recipe, out)
+        weights = resolve(recipe.model).weight_files
+        tasks = list(_tasks(recipe, out, threads))
+        at_once = min(len(tasks), jobs if jobs is not None else _jobs(sum(path.stat().st_size for path in weights)))
+        seconds: dict[str, float] = {}
+        with reporter.task(recipe.name, len(tasks)) as advance:
+            if at_once == 1:
+                for task in tasks:
+                    seconds |= carry_out(task, reporter)
+                    advance(1)
+            else:
+                # Spawned and not forked: a fork would copy torch's threads in an unknown state.
+                pool = ProcessPoolExecutor(at_once, mp_context=multiprocessing.get_context("spawn"))
+                try:
+                    for finished in as_completed([pool.submit(carry_out, task) for task in tasks]):
+                        seconds |= finished.result()
+                        advance(1)
+                finally:
+                    # After a failure what has not begun is not begun.
+                    pool.shutdown(cancel_futures=True)
+        data = collect(out)
+        return Outcome(data, write_report(data, out), seconds)
+
+
+def _jobs(weight_bytes: int) -> int:
+    """A process a core where the model is small; a large one takes all cores, and memory, by itself."""
+    return (os.cpu_count() or 1) if weight_bytes < SMALL_BYTES else 1
+
+
+def _claim(recipe: Recipe, out: Path) -> None:
+    """Refuse a folder of another recipe: its runs would be mixed into this report."""
+    path = out / "recipe.json"
+    mine = recipe.model_dump(mode="json")
+    if path.is_file():
+        if files.sha256_bytes(path.read_bytes()) != files.sha256_bytes(files.json_bytes(mine)):
+            raise RunFolderError(
+                f"{out} holds the run of another recipe (or of other overrides, see {path}): give another --out, or "
+                "remove the folder"
+            )
+        return
+    if (out / "runs").exists() or (out / "manifest.json").exists():
+        raise RunFolderError(f"{out} holds runs that no recipe made: give another --out")
+    files.write_json(path, mine)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run of a recipe.
+
+    Attributes:
+        recipe: the recipe.
+        folder: the run's folder.
+        plan: what is planted; nothing for the base model.
+        kind: ``audit`` plants, trains and audits; ``clean`` trains without canaries; ``base`` does not train.
+        threads: threads of torch.
+    """
+
+    recipe: Recipe
+    folder: Path
+    plan: Plan
+    kind: Literal["audit", "clean", "base"]
+    threads: int | None
+
+
+def _tasks(recipe: Recipe, out: Path, threads: int | None) -> Iterator[Task]:
+    runs = out / "runs"
+    for seed in recipe.seeds:
+        plan = recipe.plan.model_copy(update={"seed": seed})
+        if recipe.arms == "together":
+            yield Task(recipe, runs / f"all-s{seed}", plan, "audit", threads)
+        else:
+            for arm in plan.arms:
+                yield Task(recipe, runs / f"{arm}-s{seed}", plan.only(arm), "audit", threads)
+        if recipe.clean:
+            yield Task(recipe, runs / f"clean-s{seed}", plan, "clean", threads)
+    if recipe.utility is not None:
+        yield Task(recipe, runs / "base", recipe.plan, "base", threads)
+
+
+def carry_out(task: Task, reporter: Reporter = QUIET) -> dict[str, float]:
+    """Carry out what is still to do of one run; returns the wall time in seconds of each step done."""
+    work = _Work(task, reporter)
+    {"audit": work.audit, "clean": work.clean, "base": work.base}[task.kind]()
+    return work.seconds
+
+
+class _Work:
+    """The steps of one run, and how long each took."""
+
+    def __init__(self, task: Task, reporter: Reporter) -> None:
+        self._task = task
+        self._recipe = task.recipe
+        self._folder = RunFolder(task.folder)
+        self._reporter = reporter
+        self._corpus = task.recipe.corpus.load()
+        self.seconds: dict[str, float] = {}
+
+    def audit(self) -> None:
+        """Plant, train, audit."""
+        recipe, folder, task = self._recipe, self._folder, self._task
+        key: dict[str, Any] = {"corpus": self._corpus.sha256, "plan": task.plan.model_dump(mode="json")}
+        with self._step("plant", key, folder.planted, folder.manifest) as todo:
+            if todo:
+                steps.plant_step(folder, self._corpus, task.plan)
+        key |= self._training_key()
+        with self._step("train", key, folder.model, folder.training) as todo:
+            if todo:
+                steps.train_step(
+                    folder, recipe.model, recipe.training, task.plan.seed, None, task.threads, self._reporter
+                )
+        key |= {"audit": recipe.audit.model_dump(mode="json"), "utility": _dump(recipe.utility)}
+        with self._step("audit", key, folder.readings, folder.verdict, folder.audit) as todo:
+            if todo:
+                request = steps.AuditRequest(spec=recipe.audit, utility=recipe.utility, threads=task.threads)
+                steps.audit_step(folder, request, self._reporter)
+
+    def clean(self) -> None:
+        """Train on the background as it was, and measure utility."""
+        recipe, folder, task = self._recipe, self._folder, self._task
+        key = {"corpus": self._corpus.sha256, "plan": task.plan.model_dump(mode="json"), **self._training_key()}
+        with self._step("train", key, folder.model, folder.training) as todo:
+            if todo:
+                rows = background(self._corpus, task.plan)
+                steps.train_clean_step(
+                    folder, rows, recipe.model, recipe.training, task.plan.seed, task.threads, self._reporter
+                )
+        self._utility(key, str(folder.model))
+
+    def base(self) -> None:
+        """Measure the utility of the model as it came."""
+        self._utility(self._training_key(), self._recipe.model)
+
+    def _utility(self, key: Mapping[str, Any], model: str) -> None:
+        recipe, folder = self._recipe, self._folder
+        if recipe.utility is None:
+            return
+        with self._step("utility", {**key, "utility": _dump(recipe.utility)}, folder.utility) as todo:
+            if todo:
+                adapter = (Path(model) / "adapter_config.json").is_file()
+                steps.utility_step(
+                    folder,
+                    model,
+                    recipe.utility,
+                    recipe.training.style,
+                    self._task.threads,
+                    recipe.model if adapter else None,
+                )
+
+    def _training_key(self) -> dict[str, Any]:
+        from davylamp.release.sources import resolve
+
+        weights = resolve(self._recipe.model).weights_sha256()
+        training = self._recipe.training.model_dump(mode="json")
+        return {"weights": weights, "training": training, "seed": self._task.plan.seed}
+
+    @contextlib.contextmanager
+    def _step(self, step: str, key: Mapping[str, Any], *outputs: Path) -> Iterator[bool]:
+        """Say whether a step is still to do, and stamp it once it was done."""
+        stamp = {"step": step, "inputs": digest(key)}
+        todo = not self._folder.is_done(step, stamp, outputs)
+        begun = time.perf_counter()
+        if todo:
+            self._reporter.say(f"{self._folder.path.name}: {step}")
+        yield todo
+        if todo:
+            self._folder.finish(step, stamp)
+            self.seconds[f"{self._folder.path.name}/{step}"] = time.perf_counter() - begun
+
+
+def _dump(value: Any) -> Any:
+    return None if value is None else value.model_dump(mode="json")

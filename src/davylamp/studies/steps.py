@@ -1,0 +1,336 @@
+"""The steps of an audit: each reads files and writes files, and can be run alone, elsewhere, and again."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from davylamp.bounds.intervals import clopper_pearson
+from davylamp.canaries import Manifest, Plan, Planted, plant
+from davylamp.corpora.readers import read_corpus
+from davylamp.corpora.records import Corpus, Record
+from davylamp.errors import PlantingError, RunFolderError
+from davylamp.measures import readings as tables
+from davylamp.rendering.render import Renderer, Style
+from davylamp.runs import files
+from davylamp.runs.folder import RunFolder, replaced_folder
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.secrets import stream
+from davylamp.studies.recipe import AuditSpec, UtilitySpec
+from davylamp.training.spec import TrainingSpec
+from davylamp.verdict import Verdict, judge
+
+if TYPE_CHECKING:
+    from davylamp.release.local import LocalRelease
+
+
+def plant_step(folder: RunFolder, corpus: Corpus, plan: Plan) -> Planted:
+    """Plant into a corpus; writes ``planted.jsonl`` and ``manifest.json``.
+
+    Raises:
+        PlantingError: the canaries cannot be planted as asked.
+        StorageError: a file cannot be written.
+    """
+    planted = plant(corpus, plan)
+    planted.save(folder.path)
+    return planted
+
+
+def check_unplanted(data: Path, corpus: Corpus) -> None:
+    """Refuse a file that a manifest beside it describes: it holds canaries already.
+
+    Raises:
+        PlantingError: it does.
+    """
+    beside = data.parent / "manifest.json"
+    if beside.is_file() and f'"{corpus.sha256}"' in beside.read_text(encoding="utf-8", errors="replace"):
+        manifest = Manifest.load(beside)
+        if manifest.planted_sha256 == corpus.sha256:
+            raise PlantingError(f"{data} already holds canaries (see {beside}): plant into the original file")
+
+
+def train_step(
+    folder: RunFolder,
+    model: str,
+    spec: TrainingSpec,
+    seed: int,
+    chat_template: Path | None = None,
+    threads: int | None = None,
+    reporter: Reporter = QUIET,
+) -> dict[str, Any]:
+    """Fine-tune on ``planted.jsonl``; writes ``model/`` and ``training.json``.
+
+    The manifest is read for the preflight only: the rows alone are trained on.
+
+    Returns:
+        What ``training.json`` holds.
+
+    Raises:
+        ManifestError: the planted file is not the one of the manifest.
+        ModelError: the model cannot be used.
+        PreflightError: a planted secret would receive no loss.
+        TrainingError: the loss is not finite.
+        StorageError: a file cannot be written.
+    """
+    manifest = Manifest.load(folder.manifest)
+    manifest.check_planted(folder.planted)
+    records = read_corpus(folder.planted).records
+    return _train(folder, records, manifest, model, spec, seed, chat_template, threads, reporter)
+
+
+def train_clean_step(
+    folder: RunFolder,
+    records: Sequence[Record],
+    model: str,
+    spec: TrainingSpec,
+    seed: int,
+    threads: int | None = None,
+    reporter: Reporter = QUIET,
+) -> None:
+    """Fine-tune on rows without canaries, for comparison; writes ``model/`` and ``training.json``."""
+    _train(folder, records, None, model, spec, seed, None, threads, reporter)
+
+
+def _train(
+    folder: RunFolder,
+    records: Sequence[Record],
+    manifest: Manifest | None,
+    model: str,
+    spec: TrainingSpec,
+    seed: int,
+    chat_template: Path | None,
+    threads: int | None,
+    reporter: Reporter,
+) -> dict[str, Any]:
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.quiet import quiet
+    from davylamp.release.sources import resolve
+    from davylamp.training.examples import encode_records
+    from davylamp.training.fit import fit
+    from davylamp.training.preflight import preflight
+    from davylamp.training.threads import use_threads
+
+    source = resolve(model)
+    if source.kind == "adapter":
+        raise RunFolderError(f"{model} is an unmerged adapter: merge it into its base before fine-tuning it again")
+    tokenizer = load_tokenizer(source, chat_template)
+    renderer = Renderer(tokenizer, spec.style)
+    loaded = load_model(source, "float32", tokenizer=tokenizer)
+    use_threads(loaded, threads)
+    context = getattr(loaded.config, "max_position_embeddings", None)
+    examples = encode_records(records, renderer, spec, min(filter(None, (spec.max_length, context)), default=1 << 20))
+    checked = (
+        None if manifest is None else preflight(manifest, renderer, [(each.ids, each.labels) for each in examples])
+    )
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    with quiet():
+        trained, report = fit(loaded, examples, spec, int(pad or 0), seed, reporter)
+    with replaced_folder(folder.model) as temporary, quiet():
+        trained.save_pretrained(temporary, safe_serialization=True)
+        tokenizer.save_pretrained(temporary)  # type: ignore[attr-defined]
+    made = {
+        "model": {"name": source.name, "kind": source.kind, "sha256": source.weights_sha256()},
+        "spec": spec.model_dump(mode="json"),
+        "seed": seed,
+        "rows": len(records),
+        "planted_sha256": None if manifest is None else manifest.planted_sha256,
+        "preflight": None if checked is None else asdict(checked),
+        **asdict(report),
+        "peak_memory_bytes": peak_memory(),
+        "versions": versions(),
+    }
+    files.write_json(folder.training, made)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """What an audit is asked to do.
+
+    Attributes:
+        model: the checkpoint; the folder's own ``model/`` if none.
+        reference: a base model to compare with; ``adapter`` disables the checkpoint's own adapter.
+        style: how records are rendered; what training used if none.
+        chat_template: file of a chat template, where the tokenizer has none.
+        spec: probes, precision and rules.
+        utility: what the model shall still be good for.
+        threads: threads of torch; chosen by the model's size if none.
+    """
+
+    model: str | None = None
+    reference: str | None = None
+    style: Style | None = None
+    chat_template: Path | None = None
+    spec: AuditSpec = field(default_factory=AuditSpec)
+    utility: UtilitySpec | None = None
+    threads: int | None = None
+
+
+def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QUIET) -> Verdict:
+    """Read the release and judge it; writes ``readings.parquet``, ``audit.json`` and ``verdict.json``.
+
+    Raises:
+        ManifestError: there is no manifest.
+        ModelError: the checkpoint cannot be used.
+        ScoringError: a canary cannot be scored.
+    """
+    manifest = Manifest.load(folder.manifest)
+    training = _training(folder)
+    release, renderer = _release(folder, request, training)
+    begun = time.perf_counter()
+    frame, merged = _readings(release, renderer, manifest, request.spec, reporter)
+    seconds = {"model": time.perf_counter() - begun}
+    reference = _reference(request, release)
+    if reference is not None:
+        begun = time.perf_counter()
+        hidden = request.spec.model_copy(update={"probes": request.spec.exposure_probes[:1]})
+        other, _ = _readings(reference, renderer, manifest, hidden, reporter)
+        frame = frame.vstack(other.with_columns(release=tables.REFERENCE))
+        seconds["reference"] = time.perf_counter() - begun
+    if request.utility is not None:
+        _utility(folder, request.utility, release, renderer)
+    tables.save(frame, folder.readings)
+    files.write_json(
+        folder.audit,
+        {
+            "release": release.name,
+            "reference": None if reference is None else reference.name,
+            "style": renderer.style,
+            "spec": request.spec.model_dump(mode="json"),
+            "merged": merged,
+            "seconds": seconds,
+            "peak_memory_bytes": peak_memory(),
+            "versions": versions(),
+        },
+    )
+    verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules)
+    verdict.save(folder.verdict)
+    return verdict
+
+
+def utility_step(
+    folder: RunFolder, model: str, spec: UtilitySpec, style: Style, threads: int | None = None, base: str | None = None
+) -> None:
+    """Measure the utility of a model that is not audited; writes ``utility.json``.
+
+    Args:
+        folder: where to write.
+        model: the model.
+        spec: what to measure.
+        style: how records are rendered.
+        threads: threads of torch; chosen by the model's size if none.
+        base: the model under ``model``, where that is an unmerged adapter.
+    """
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.local import LocalRelease
+    from davylamp.release.sources import resolve
+    from davylamp.training.threads import use_threads
+
+    source = resolve(model, base=base)
+    tokenizer = load_tokenizer(source)
+    loaded = load_model(source, "float32", tokenizer=tokenizer)
+    use_threads(loaded, threads)
+    release = LocalRelease(loaded, tokenizer, source.name)
+    _utility(folder, spec, release, Renderer(tokenizer, style))
+
+
+def _training(folder: RunFolder) -> Mapping[str, Any]:
+    import json
+
+    if not folder.training.is_file():
+        return {}
+    try:
+        data = json.loads(folder.training.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"cannot read {folder.training}: {error}; train again or remove it") from error
+    return data if isinstance(data, dict) else {}
+
+
+def _release(folder: RunFolder, request: AuditRequest, training: Mapping[str, Any]) -> tuple[LocalRelease, Renderer]:
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.local import LocalRelease
+    from davylamp.release.sources import resolve
+    from davylamp.training.threads import use_threads
+
+    if request.model is None and not folder.model.is_dir():
+        raise RunFolderError(f"{folder.path} holds no trained model: run `davylamp train`, or give --model CHECKPOINT")
+    # An adapter names its base by the path it was loaded from; training.json knows it by the user's own word.
+    trained_on = training.get("model", {}).get("name") if request.model is None else None
+    adapter = (folder.model / "adapter_config.json").is_file()
+    source = resolve(request.model or str(folder.model), base=trained_on if adapter else None)
+    tokenizer = load_tokenizer(source, request.chat_template)
+    model = load_model(source, request.spec.dtype, tokenizer=tokenizer)
+    use_threads(model, request.threads)
+    release = LocalRelease(model, tokenizer, source.name, memory=request.spec.memory_mb * 2**20)
+    style: Style = request.style or training.get("spec", {}).get("style", "auto")
+    return release, Renderer(tokenizer, style)
+
+
+def _reference(request: AuditRequest, release: LocalRelease) -> LocalRelease | None:
+    if request.reference is None:
+        return None
+    if request.reference == "adapter":
+        return release.reference()
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.local import LocalRelease
+    from davylamp.release.sources import resolve
+
+    source = resolve(request.reference)
+    tokenizer = load_tokenizer(source, request.chat_template)
+    if tokenizer("0 aA.", add_special_tokens=True)["input_ids"] != release.tokenizer("0 aA.")["input_ids"]:
+        raise RunFolderError(f"the reference {source.name} has another tokenizer than {release.name}")
+    model = load_model(source, request.spec.dtype, tokenizer=tokenizer)
+    return LocalRelease(model, tokenizer, source.name, memory=request.spec.memory_mb * 2**20)
+
+
+def _readings(
+    release: LocalRelease, renderer: Renderer, manifest: Manifest, spec: AuditSpec, reporter: Reporter
+) -> tuple[Any, list[str]]:
+    from davylamp.measures.exposure import Exposure
+    from davylamp.measures.recovery import Recovery
+
+    exposure = Exposure(manifest, renderer)
+    found = exposure.measure(release, spec.exposure_probes, reporter)
+    found += Recovery(manifest, renderer).measure(release, spec.probes, reporter)
+    return tables.table(found), exposure.merged()
+
+
+def _utility(folder: RunFolder, spec: UtilitySpec, release: LocalRelease, renderer: Renderer) -> None:
+    from davylamp.measures.utility import exact_match
+
+    corpus = spec.corpus.load()
+    order = stream(spec.corpus.seed, "utility rows").permutation(len(corpus))[: spec.rows]
+    right, rows = exact_match(release, renderer, [corpus.records[index] for index in order], spec.match)
+    interval = clopper_pearson(right, rows)
+    files.write_json(
+        folder.utility,
+        {
+            "name": spec.name,
+            "model": release.name,
+            "successes": right,
+            "trials": rows,
+            "low": interval.low,
+            "high": interval.high,
+            "source": corpus.source,
+            "sha256": corpus.sha256,
+        },
+    )
+
+
+def peak_memory() -> int:
+    """Largest resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    names = ("davylamp", "torch", "transformers", "tokenizers", "peft", "numpy", "scipy", "polars")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
