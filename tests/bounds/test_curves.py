@@ -80,9 +80,7 @@ def test_symmetrised_from_one_order_is_the_hull_of_the_lesser():
     assert both.symmetric
     # A hull touches: its own vertices lie on the lesser curve.
     at = both.alphas[1:-1]
-    assert both.tradeoff(at) == pytest.approx(
-        np.minimum(one_sided.tradeoff(at), one_sided.inverse(at)), abs=1e-12
-    )
+    assert both.tradeoff(at) == pytest.approx(np.minimum(one_sided.tradeoff(at), one_sided.inverse(at)), abs=1e-12)
     with pytest.raises(InputError, match="orders"):
         symmetrised(one_sided, orders="none")
 

@@ -60,8 +60,8 @@ def test_no_curve_is_worse_than_renyi_accounting_allows(parameters):
 
 
 def test_the_gaussian_limit_is_approached():
-    # Dong et al. 2022, Cor 5.4, and Bu et al. 2020: mu = q sqrt(T (e^{1/s^2} - 1)). With q = 1e-3, sigma = 2 and T = 1e5
-    # the Berry-Esseen error is of the order of 1/sqrt(T) in the normalised third moment; 0.01 is ample.
+    # Dong et al. 2022, Cor 5.4, and Bu et al. 2020: mu = q sqrt(T (e^{1/s^2} - 1)). With q = 1e-3, sigma = 2 and
+    # T = 1e5 the Berry-Esseen error is of the order of 1/sqrt(T) in the normalised third moment; 0.01 is ample.
     noise, rate, steps = 2.0, 1e-3, 100_000
     limit = GaussianDP(rate * math.sqrt(steps * math.expm1(1 / noise**2)))
     assert dp_sgd(noise, rate, steps).power(GRID) == pytest.approx(limit.power(GRID), abs=0.01)
@@ -81,7 +81,9 @@ def test_riskcal_agrees_on_the_same_grid():
 def test_dp_accounting_profile_is_met(usual):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    profile = pld.from_gaussian_mechanism(1.1, sampling_prob=0.004, value_discretization_interval=1e-4).self_compose(3000)
+    profile = pld.from_gaussian_mechanism(1.1, sampling_prob=0.004, value_discretization_interval=1e-4).self_compose(
+        3000
+    )
     for epsilon in (0.1, 0.5, 1.0):
         delta = float(profile.get_delta_for_epsilon(epsilon))
         # The largest gap power - e^eps * level is delta(eps).
