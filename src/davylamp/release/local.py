@@ -17,7 +17,7 @@ from davylamp.release.packed import PackedTrees
 from davylamp.release.tree import TokenTree
 from davylamp.rendering.tokenizer import TokenizerView
 
-DEFAULT_MEMORY = 512 * 2**20
+DEFAULT_MEMORY = 256 * 2**20
 """Bytes that one scoring pass may take beyond the model, unless the user says otherwise."""
 
 

@@ -39,7 +39,7 @@ class AuditSpec(_Strict):
     probes: tuple[Probe, ...] = tuple(Probe)
     exposure_probes: tuple[Probe, ...] = (Probe.HIDDEN,)
     dtype: Literal["float32", "bfloat16"] = "float32"
-    memory_mb: int = Field(512, ge=16)
+    memory_mb: int = Field(256, ge=16)
     rules: Rules = Field(default_factory=Rules)
 
     @model_validator(mode="after")
