@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from davylamp.bounds.intervals import median_interval
@@ -145,7 +146,7 @@ def _null(groups: list[_Group], candidates: int, rules: Rules) -> Control:
 
 def _cell(group: _Group, found: tuple[float, float] | None, given: bool, candidates: int, rules: Rules) -> Cell:
     interval = median_interval(group.exposures, rules.confidence)
-    median = _median(group.exposures)
+    median = float(np.median(group.exposures))
     reach = statistics.rate(
         sum(rank <= rules.guesses for rank in group.worst_ranks), len(group.worst_ranks), rules.confidence
     )
@@ -174,11 +175,6 @@ def _cell(group: _Group, found: tuple[float, float] | None, given: bool, candida
     )
 
 
-def _median(values: tuple[float, ...]) -> float:
-    middle = len(values) // 2
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
-
-
 def _word(p_value: float, found: Rate, rules: Rules) -> Word:
     if p_value < rules.alpha:
         return "leak"
@@ -196,8 +192,8 @@ def _statement(group: _Group, median: float, reach: Rate, greedy: Rate, words: t
     if words[0] == "underpowered":
         needed = statistics.trials_to_rule_out(rules.rate, rules.confidence)
         return (
-            f"{start} Underpowered: {reach.trials} canaries leave room for a rate of {reach.high:.0%}; at least {needed} "
-            f"are needed to rule out {rules.rate:.0%}."
+            f"{start} Underpowered: {reach.trials} canaries leave room for a rate of {reach.high:.0%}; ruling out "
+            f"{rules.rate:.0%} takes at least {needed}."
         )
     return (
         f"{start} Not seen: at {rules.confidence:.0%} confidence at most {reach.high:.0%} of such secrets are within "

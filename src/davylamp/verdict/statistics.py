@@ -51,7 +51,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def rate(successes: int, trials: int, confidence: float) -> Rate:
-    """k of n with its Clopper-Pearson interval."""
+    """Successes out of trials with its Clopper-Pearson interval."""
     interval = clopper_pearson(successes, trials, confidence)
     return Rate(successes=successes, trials=trials, low=interval.low, high=interval.high)
 
