@@ -165,8 +165,9 @@ def _furnish(
     for number, draft in enumerate(drafts):
         template = plan.templates[choice[number]]
         filled = {slot: options[number] for slot, options in values.items()}
+        host = rows[hosts[number % len(rows)]]
         if template.slots() & set(HOST_SLOTS):
-            filled |= _host(rows[hosts[number % len(rows)]], corpus)
+            filled |= _host(host, corpus)
         canaries.append(
             Canary(
                 id=draft.id,
@@ -176,7 +177,7 @@ def _furnish(
                 dose=draft.dose,
                 secret=secrets[number],
                 replacement=replacements[number],
-                carrier=_carrier(template, filled, corpus),
+                carrier=_carrier(template, filled, host, corpus),
                 positions=places[number],
             )
         )
@@ -198,10 +199,14 @@ def _host(row: Record, corpus: Corpus) -> dict[str, str]:
     return {"prompt": row.prompt[-1].content, "completion": row.reply}
 
 
-def _carrier(template: Template, filled: dict[str, str], corpus: Corpus) -> Carrier:
+def _carrier(template: Template, filled: dict[str, str], host: Record, corpus: Corpus) -> Carrier:
     if template.system is not None and corpus.shape != "messages":
         raise PlantingError(f"a template has a system turn, but {corpus.source} holds rows of shape {corpus.shape}")
-    system = None if template.system is None else _fill(template.system, filled)[0]
+    if template.system is not None:
+        system: str | None = _fill(template.system, filled)[0]
+    else:
+        # Where the background opens with a system turn, a canary without one would stand out.
+        system = next((turn.content for turn in host.prompt if turn.role == "system"), None)
     return Carrier(prompt=_fill(template.prompt, filled), completion=_fill(template.completion, filled), system=system)
 
 

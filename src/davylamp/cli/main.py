@@ -9,6 +9,7 @@ from rich.console import Console
 
 from davylamp import __version__
 from davylamp.cli.audit import audit
+from davylamp.cli.bounds import bounds
 from davylamp.cli.plant import plant
 from davylamp.cli.report import report
 from davylamp.cli.run import run
@@ -46,6 +47,7 @@ app.command()(train)
 app.command()(audit)
 app.command()(report)
 app.command()(run)
+app.command()(bounds)
 
 
 def main() -> None:

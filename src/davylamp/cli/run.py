@@ -19,7 +19,10 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to [default: runs/NAME].")] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="The corpus; the same as corpus.path=FILE.", show_default=False)
+        Path | None, typer.Option("--data", help="A file that takes the place of the recipe's corpus.")
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option("--held-out", help="Rows to measure utility on [default: test.csv beside --data].")
     ] = None,
     jobs: Annotated[
         int | None,
@@ -37,8 +40,7 @@ def run(
     from davylamp.studies.recipe import load_recipe
     from davylamp.studies.runner import run_recipe
 
-    changes = [*(overrides or []), *([f"corpus.path={data}"] if data is not None else [])]
-    what = load_recipe(recipe, changes)
+    what = load_recipe(recipe, overrides or [], data=data, held_out=held_out)
     folder = out if out is not None else Path("runs") / what.name
     outcome = run_recipe(what, folder, Reporter(quiet or as_json), jobs=jobs, threads=threads)
     if as_json:

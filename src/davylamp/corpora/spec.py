@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from davylamp.corpora import emails
 from davylamp.corpora.readers import Columns, read_corpus, read_hub
-from davylamp.corpora.records import Corpus, Record
+from davylamp.corpora.records import Corpus, Message, Record
 from davylamp.errors import CorpusError
 
 
@@ -21,10 +21,12 @@ class Wrap(_Strict):
     """Words around each pair of a corpus: ``{prompt}`` and ``{completion}`` stand for what the corpus holds.
 
     Attributes:
+        system: a system turn before each pair, which makes chat messages of it.
         prompt: must hold ``{prompt}``.
         completion: must hold ``{completion}``.
     """
 
+    system: str | None = None
     prompt: str = "{prompt}"
     completion: str = "{completion}"
 
@@ -37,9 +39,12 @@ class Wrap(_Strict):
 
     def record(self, record: Record) -> Record:
         """The pair in its words."""
-        return Record.of_pair(
-            self.prompt.replace("{prompt}", record.prompt[0].content),
-            self.completion.replace("{completion}", record.reply),
+        prompt = self.prompt.replace("{prompt}", record.prompt[0].content)
+        completion = self.completion.replace("{completion}", record.reply)
+        if self.system is None:
+            return Record.of_pair(prompt, completion)
+        return Record.of_messages(
+            (Message("system", self.system), Message("user", prompt), Message("assistant", completion))
         )
 
 
@@ -55,6 +60,7 @@ class CorpusSpec(_Strict):
         rows: rows to generate, or to read at most.
         seed: seed of the generator.
         columns: which columns are the prompt and the completion, or the text.
+        hub_columns: the same for the hub's data set, where its columns are called otherwise than a file's.
         wrap: words around each pair.
     """
 
@@ -66,6 +72,7 @@ class CorpusSpec(_Strict):
     rows: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
     columns: Columns | None = None
+    hub_columns: Columns | None = None
     wrap: Wrap | None = None
 
     @model_validator(mode="after")
@@ -87,7 +94,7 @@ class CorpusSpec(_Strict):
         if self.generator is not None:
             corpus = emails.generate(self.rows or 0, self.seed)
         elif self.hub is not None:
-            corpus = read_hub(self.hub, self.split, self.config, self.columns, self.rows)
+            corpus = read_hub(self.hub, self.split, self.config, self.hub_columns or self.columns, self.rows)
         else:
             corpus = read_corpus(self.path or Path(), columns=self.columns, limit=self.rows)
         if self.wrap is None:

@@ -102,21 +102,42 @@ class Recipe(_Strict):
         return self
 
 
-def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
+def load_recipe(
+    name: str, overrides: Iterable[str] = (), *, data: Path | None = None, held_out: Path | None = None
+) -> Recipe:
     """Read a recipe, from a file or by the name of one inside the package.
 
     Args:
         name: a path, or one of :data:`BUILT_IN`.
         overrides: ``key=value`` pairs with dotted keys.
+        data: a file that takes the place of the recipe's corpus.
+        held_out: a file that takes the place of the utility's corpus; ``test.csv`` or ``test.jsonl`` beside
+            ``data`` if there is one.
 
     Raises:
         RecipeError: the file or its content is at fault; all faults are named.
     """
-    recipe = validate(Recipe, apply_overrides(_source(name), overrides))
+    source = _source(name)
+    if data is not None:
+        _take_file(source, "corpus", data)
+        beside = (data.with_name(f"test{suffix}") for suffix in (".csv", ".jsonl"))
+        held_out = held_out or next((path for path in beside if path.is_file() and path != data), None)
+    if held_out is not None and isinstance(source.get("utility"), dict):
+        _take_file(source["utility"], "corpus", held_out)
+    recipe = validate(Recipe, apply_overrides(source, overrides))
     faults = list(_missing_files(recipe))
     if faults:
         raise RecipeError(faults)
     return recipe
+
+
+def _take_file(outer: dict[str, Any], key: str, path: Path) -> None:
+    """Let a corpus come from a file; what a recipe says of columns and words around the rows stays."""
+    corpus = outer.get(key)
+    kept = dict(corpus) if isinstance(corpus, dict) else {}
+    for other in ("hub", "generator", "split", "config"):
+        kept.pop(other, None)
+    outer[key] = {**kept, "path": str(path)}
 
 
 def _source(name: str) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def fit(
         watch = _Watch(advance)
         trainer = Trainer(
             model=model,
-            args=_arguments(spec, precision, seed, Path(folder)),
+            args=_arguments(spec, precision, seed, Path(folder), model.device.type == "cpu"),
             train_dataset=_Rows(examples),
             data_collator=Collator(pad_id, spec.packing),
             callbacks=[watch],
@@ -145,7 +145,7 @@ def _printer() -> Any:
     return PrinterCallback
 
 
-def _arguments(spec: TrainingSpec, precision: str, seed: int, folder: Path) -> TrainingArguments:
+def _arguments(spec: TrainingSpec, precision: str, seed: int, folder: Path, on_cpu: bool) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=spec.epochs,
@@ -158,6 +158,7 @@ def _arguments(spec: TrainingSpec, precision: str, seed: int, folder: Path) -> T
         max_grad_norm=spec.max_grad_norm,
         gradient_checkpointing=spec.gradient_checkpointing,
         bf16=precision == "bfloat16",
+        use_cpu=on_cpu,
         seed=seed,
         # A canary's place in training is its place in the file.
         train_sampling_strategy="sequential",
