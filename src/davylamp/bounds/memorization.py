@@ -58,17 +58,20 @@ def memorization_cap(claim: Claim, upper: float | None = 1.0, copies: int = 1) -
         InputError: ``upper`` is None or infinite (without truncation no bound exists), or is not above 0.
     """
     if upper is None or upper == math.inf:
-        raise InputError(
-            Fault(
-                "upper",
-                upper,
-                "a finite number above 0",
-                "A loss without truncation has no bound: an event of probability eta may carry any loss. "
-                "Truncate the loss at a level M and pass M.",
-            )
-        )
+        raise InputError(untruncated_faults("upper", upper))
     checks.raise_faults(claim_faults("claim", claim), checks.positive("upper", upper), checks.whole("copies", copies))
     return float(upper) * claim.group(copies).advantage().value
+
+
+def untruncated_faults(field: str, value: float | None) -> list[Fault]:
+    """The fault of a score without a largest value, or none: P1 shows that no bound exists for it."""
+    if value is not None and value != math.inf:
+        return []
+    why = (
+        "A loss without truncation has no bound: an event of probability eta may carry any loss. "
+        "Truncate the loss at a level M and pass M."
+    )
+    return [Fault(field, value, "a finite number above 0", why)]
 
 
 def per_instance_caps(claims: Iterable[Claim], upper: float = 1.0) -> Array:
