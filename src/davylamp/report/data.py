@@ -12,11 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from davylamp import __version__
 from davylamp.canaries.manifest import Manifest, masked
+from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
-from davylamp.report.words import headlines
+from davylamp.report.words import headlines, overall
 from davylamp.runs.folder import RunFolder
 from davylamp.verdict import Verdict
+from davylamp.verdict.model import Word
 
 
 class _Strict(BaseModel):
@@ -92,7 +94,8 @@ class Run(_Strict):
         training: how the model was trained, if davylamp trained it.
         audit: what was audited, with times, memory and versions.
         canaries: every canary's own numbers.
-        examples: one carrier for each arm, as trained and as asked, secrets masked unless asked for.
+        examples: one carrier for each arm, as trained and as asked; unless secrets are asked for, they are masked,
+            and where canaries are written into rows of the user's corpus, the template stands for those rows.
     """
 
     name: str
@@ -114,6 +117,7 @@ class ReportData(_Strict):
         schema_version: version of this schema.
         davylamp_version: version that wrote it.
         title: what was audited, in words.
+        verdict: the worst verdict that any model got; ``no verdict`` only where no model has one.
         headlines: the result in sentences.
         shows_secrets: whether secrets are shown in clear.
         runs: one for each model, by name.
@@ -123,6 +127,7 @@ class ReportData(_Strict):
     schema_version: Literal[1] = 1
     davylamp_version: str
     title: str
+    verdict: Word
     headlines: tuple[str, ...]
     shows_secrets: bool
     runs: tuple[Run, ...]
@@ -149,6 +154,7 @@ def collect(folder: Path, show_secrets: bool = False) -> ReportData:
     return ReportData(
         davylamp_version=__version__,
         title=str(recipe.get("name") or folder.resolve().name),
+        verdict=overall([run.verdict for run in runs]),
         headlines=tuple(headlines([run.verdict for run in runs])),
         shows_secrets=show_secrets,
         runs=runs,
@@ -163,7 +169,8 @@ def _found(folder: Path, name: str) -> list[Path]:
 
 
 def _name(place: Path, folder: Path) -> str:
-    return place.relative_to(folder).name or folder.resolve().name
+    inside = place.relative_to(folder).as_posix().removeprefix("runs/")
+    return folder.resolve().name if inside == "." else inside
 
 
 def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
@@ -209,17 +216,24 @@ def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[C
 
 
 def _examples(manifest: Manifest, show_secrets: bool) -> list[dict[str, str]]:
+    # A row of the user's corpus may be as private as any canary, and a report is made to be passed on.
+    hosted = any(template.slots() & set(HOST_SLOTS) for template in manifest.plan.templates)
     examples = []
     for arm in manifest.plan.arms:
         canary = next(canary for canary in manifest.canaries if canary.arm == arm and canary.role == "focus")
         secret = canary.secret if show_secrets else masked(canary.secret)
+        prompt, completion = list(canary.carrier.prompt), list(canary.carrier.completion)
+        if hosted and not show_secrets:
+            template = manifest.plan.templates[0]
+            prompt, completion = template.prompt.split("{secret}"), template.completion.split("{secret}")
         shown = secret if canary.context == "visible" else manifest.mask
         examples.append(
             {
                 "arm": arm,
-                "trained_prompt": shown.join(canary.carrier.prompt),
-                "asked_prompt": manifest.mask.join(canary.carrier.prompt),
-                "reply": secret.join(canary.carrier.completion),
+                "written": "template" if hosted and not show_secrets else "carrier",
+                "trained_prompt": shown.join(prompt),
+                "asked_prompt": manifest.mask.join(prompt),
+                "reply": secret.join(completion),
             }
         )
     return examples

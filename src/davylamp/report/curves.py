@@ -1,0 +1,80 @@
+"""Plots that have no dose: the loss of each step, and rates below one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from davylamp.report import svg
+from davylamp.report.text import percent, shorten, ticks
+
+
+def losses(
+    key: str, title: str, finding: str, curves: Sequence[tuple[int | None, str, Sequence[float]]], kind: str
+) -> Markup:
+    """The loss of each optimiser step, in nats a token; long curves as means of bins of equal length.
+
+    Args:
+        key: prefix of ids.
+        title: the plot's name.
+        finding: what is to be seen.
+        curves: arm (or nothing), label and losses of each model.
+        kind: its size.
+    """
+    width, height = svg.SIZES[kind]
+    most = max((max(curve) for _, _, curve in curves), default=1.0) * 1.04 or 1.0
+    steps = max(len(curve) for _, _, curve in curves)
+    frame = svg.Frame(width, height - 60, 46, width - 16, 34, height - 110, most)
+    scale = (frame.right - frame.left) / max(1, steps)
+    body = [svg.text(8, 18, "training loss, nats per token", class_="axis")]
+    body += svg.grid(frame, ticks(most), lambda value: f"{value:g}")
+    for mark in ticks(steps, 6):
+        body.append(svg.text(frame.left + mark * scale, frame.bottom + 18, f"{mark:,.0f}", class_="tick middle"))
+    body.append(svg.text((frame.left + frame.right) / 2, frame.bottom + 38, "optimiser step", class_="axis middle"))
+    for arm, label, curve in curves:
+        size = max(1, -(-len(curve) // 150))
+        bins = [curve[start : start + size] for start in range(0, len(curve), size)]
+        points = [
+            (frame.left + (index * size + (len(part) + 1) / 2) * scale, frame.y(sum(part) / len(part)))
+            for index, part in enumerate(bins)
+        ]
+        hue = "plain" if arm is None else f"s{svg.hue(arm)} dash{svg.hue(arm)}"
+        if len(points) == 1:
+            body.append(svg.marker("circle", *points[0], 3, f"mark filled {hue}", label))
+        else:
+            body.append(svg.el("g", svg.el("title", label), svg.path(points, f"join {hue}")))
+    return svg.drawing(f"{key}-{kind}", title, finding, (width, height - 60), body, kind)
+
+
+def rates(key: str, title: str, finding: str, rows: Sequence[tuple[str, int | None, float, float, float]]) -> Markup:
+    """Rates with their intervals, one below the other.
+
+    Args:
+        key: prefix of ids.
+        title: the plot's name.
+        finding: what is to be seen.
+        rows: label, arm (or nothing), rate, and both ends of its interval.
+    """
+    width, pitch = 560.0, 24.0
+    height = 44 + pitch * len(rows) + 30
+    left, right = 170.0, width - 24
+    bottom = height - 46
+
+    def x(value: float) -> float:
+        return left + (right - left) * value
+
+    body = []
+    for mark in (0, 0.25, 0.5, 0.75, 1):
+        body.append(svg.line(x(mark), 12, x(mark), bottom, "grid"))
+        body.append(svg.text(x(mark), bottom + 16, percent(mark), class_="tick middle"))
+    body.append(svg.text((left + right) / 2, bottom + 36, "rows answered right", class_="axis middle"))
+    for index, (label, arm, value, low, high) in enumerate(rows):
+        y = 24 + pitch * index
+        hue = "plain" if arm is None else f"s{svg.hue(arm)}"
+        shape = "circle" if arm is None else svg.shape(arm)
+        says = f"{label}: {percent(value)}, interval {percent(low)} to {percent(high)}"
+        body.append(svg.text(left - 12, y + 4, shorten(label, 24), class_="tick end"))
+        body.append(svg.line(x(low), y, x(high), y, f"whisker {hue}"))
+        body.append(svg.marker(shape, x(value), y, 4.5, f"mark filled {hue}", says))
+    return svg.drawing(key, title, finding, (width, height), body, "rows")

@@ -1,0 +1,294 @@
+"""From the report's data to its figures, each with a sentence that says what is to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from markupsafe import Markup
+
+from davylamp.report import curves, plots, svg
+from davylamp.report.data import CanaryRow, ReportData, Run, Utility
+from davylamp.report.plots import Dot, Point, Spec
+from davylamp.report.text import interval, number, percent, percent_span, span
+from davylamp.report.view import Group, Row, arms, loss_curve, only_arm
+from davylamp.verdict.model import Rate, Word
+
+Mark = TypeVar("Mark", Point, Dot)
+CROWDED = 48
+"""Marks side by side in one plot beyond which each arm gets a plot of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One or more drawings with a caption.
+
+    Attributes:
+        drawings: the plots.
+        finding: what is to be seen.
+        panels: titles of the plots, where there are several.
+        arms: names of the arms, for a legend.
+    """
+
+    drawings: tuple[Markup, ...]
+    finding: str
+    panels: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityTable:
+    """What was measured in the same way, on the same rows.
+
+    Attributes:
+        name: what, in words.
+        source: where the rows came from.
+        sha256: hash of that source.
+        rows: base first, then models without canaries, then the audited ones.
+        figure: the rates as a plot.
+    """
+
+    name: str
+    source: str
+    sha256: str
+    rows: tuple[Utility, ...]
+    figure: Figure
+
+
+def exposure(group: Group) -> Figure:
+    """Median exposure against dose."""
+    points = [
+        _point(group, row, row.cell.median, row.cell.median_low, row.cell.median_high, row.cell.exposure_verdict, _bits)
+        for row in group.rows()
+    ]
+    most, marks = plots.exposure_axis(group.ceiling)
+    finding = _climbs(group, lambda row: row.cell.median, "median exposure", " bits")
+    finding += f" A random rank has {number(group.baseline)} bits in the mean; the ceiling is {number(group.ceiling)}."
+    spec = Spec(
+        key=f"{group.key}-exposure",
+        title="Median exposure in bits against dose",
+        finding=finding,
+        unit="median exposure, bits",
+        most=most,
+        marks=marks,
+        mark=plots.bits_mark,
+        levels=plots.bits_levels(group.candidates, group.ceiling, group.baseline),
+        arms=group.arms,
+    )
+    return _panels(group, spec, points, plots.against_dose)
+
+
+def recovery(group: Group) -> Figure:
+    """Greedy exact recovery against dose."""
+    points = [_rate_point(group, row, row.cell.greedy, row.cell.greedy_verdict) for row in group.rows()]
+    finding = _climbs(group, lambda row: row.cell.greedy.value, "share of secrets said exactly", "")
+    return _panels(
+        group, _rate_spec(group, "recovery", "Greedy exact recovery against dose", finding), points, plots.against_dose
+    )
+
+
+def copying(group: Group) -> Figure | None:
+    """How often the code shown is copied, and how often the trained one is said instead."""
+    pairs = group.copies("replacement")
+    if not pairs:
+        return None
+    shown = [(run, other) for run, _, other in pairs if other is not None]
+    panels, drawings, findings = [], [], []
+    for key, title, rows in (
+        ("copied", "says the code that is shown", shown),
+        ("kept", "says the trained code instead", [(run, row) for run, row, _ in pairs]),
+    ):
+        values = [row.greedy.value for _, row in rows if row.dose]
+        if not values:
+            continue
+        finding = f"The model {title} in {percent_span(values)} of the cases of an arm, dose and model."
+        points = [
+            Point(
+                arm=group.arms.index(row.arm),
+                series=(group.arms.index(row.arm), _place(run)),
+                dose=row.dose,
+                value=row.greedy.value,
+                low=row.greedy.low,
+                high=row.greedy.high,
+                filled=row.greedy.successes > 0,
+                judged=run.verdict.given,
+                label=f"{row.arm}, dose {row.dose}, seed {row.seed}: {_said(row.greedy)}",
+            )
+            for run, row in rows
+        ]
+        spec = _rate_spec(group, key, f"Shown a replacement code, the model {title}", finding)
+        drawings.append(plots.against_dose(spec, points, svg.HALF))
+        panels.append(title)
+        findings.append(finding)
+    return Figure(tuple(drawings), " ".join(findings), tuple(panels), group.arms)
+
+
+def canaries(group: Group) -> Figure:
+    """Every canary's exposure."""
+    dots = [_dot(group, run, row) for run in group.runs for row in run.canaries if row.role != "positive"]
+    said = sum(row.greedy for run in group.runs for row in run.canaries if row.role == "focus")
+    top = [row.exposure for run in group.runs for row in run.canaries if row.role == "focus"]
+    finding = (
+        f"{len(top)} planted canaries lie between {min(top):.1f} and {max(top):.1f} bits; {said} of them "
+        "are said exactly (filled marks)."
+    )
+    most, marks = plots.exposure_axis(group.ceiling)
+    spec = Spec(
+        key=f"{group.key}-canaries",
+        title="Exposure of every canary in bits against dose",
+        finding=finding,
+        unit="exposure, bits",
+        most=most,
+        marks=marks,
+        mark=plots.bits_mark,
+        levels=plots.bits_levels(group.candidates, group.ceiling, group.baseline),
+        arms=group.arms,
+    )
+    return _panels(group, spec, dots, plots.strip)
+
+
+def losses(runs: Sequence[Run]) -> Figure | None:
+    """The loss curves of models that davylamp trained."""
+    names = arms(runs)
+    drawn = []
+    for run in runs:
+        curve, arm = loss_curve(run), only_arm(run)
+        if curve:
+            # A model of several arms is one curve, which belongs to none of them.
+            drawn.append((None if arm is None else names.index(arm), run.name, curve))
+    if not drawn:
+        return None
+    tails = [sum(curve[-20:]) / len(curve[-20:]) for _, _, curve in drawn]
+    heads = [curve[0] for _, _, curve in drawn]
+    finding = f"The loss goes from {span(heads)} to {span(tails)} nats per token (mean of the last 20 steps)."
+    drawings = [curves.losses("loss", "Training loss of each model", finding, drawn, kind) for kind in _BOTH]
+    return Figure(tuple(drawings), finding, (), names if any(arm is not None for arm, _, _ in drawn) else ())
+
+
+def utilities(data: ReportData) -> list[UtilityTable]:
+    """Utilities by what was measured."""
+    keys = dict.fromkeys((each.name, each.source, each.sha256) for each in data.utilities)
+    names = [run.name for run in data.runs]
+    made = []
+    for index, key in enumerate(keys):
+        rows = [each for each in data.utilities if (each.name, each.source, each.sha256) == key]
+        rows.sort(key=lambda each: (each.who in names, each.who != "base", each.who))
+        made.append(UtilityTable(*key, tuple(rows), _utility_figure(f"utility{index}", key[0], rows, data.runs)))
+    return made
+
+
+def _utility_figure(key: str, name: str, rows: Sequence[Utility], runs: Sequence[Run]) -> Figure:
+    names = arms(runs)
+    single = {run.name: only_arm(run) for run in runs}
+    kinds = (
+        ("the base model", [row for row in rows if row.who == "base"]),
+        ("without canaries", [row for row in rows if row.who != "base" and row.who not in single]),
+        ("with canaries", [row for row in rows if row.who in single]),
+    )
+    said = [f"{kind} {percent_span([row.successes / row.trials for row in own])}" for kind, own in kinds if own]
+    finding = f"{name}: {'; '.join(said)}."
+    bars = []
+    for row in rows:
+        arm = single.get(row.who)
+        place = None if arm is None else names.index(arm)
+        bars.append((row.who, place, row.successes / row.trials, row.low, row.high))
+    return Figure((curves.rates(key, name, finding, bars),), finding)
+
+
+_BOTH = (svg.WIDE, svg.NARROW)
+
+
+def _panels(
+    group: Group, spec: Spec, marks: Sequence[Mark], draw: Callable[[Spec, Sequence[Mark], str], Markup]
+) -> Figure:
+    """One plot for a wide and one for a narrow page, or a plot for each arm where one would be crowded."""
+    columns = {(mark.series, mark.dose) for mark in marks}
+    if len(columns) <= CROWDED or len(group.arms) == 1:
+        return Figure(tuple(draw(spec, marks, kind) for kind in _BOTH), spec.finding, (), group.arms)
+    drawn = []
+    for index, arm in enumerate(group.arms):
+        own = [mark for mark in marks if mark.arm == index]
+        part = replace(spec, key=f"{spec.key}-{index}", title=f"{spec.title}: {arm}")
+        drawn.append(draw(part, own, svg.HALF))
+    return Figure(tuple(drawn), spec.finding, group.arms, group.arms)
+
+
+def _rate_spec(group: Group, key: str, title: str, finding: str) -> Spec:
+    most, marks = plots.rate_axis()
+    return Spec(
+        key=f"{group.key}-{key}",
+        title=title,
+        finding=finding,
+        unit="share of canaries, %",
+        most=most,
+        marks=marks,
+        mark=percent,
+        levels=(),
+        arms=group.arms,
+    )
+
+
+def _point(
+    group: Group,
+    row: Row,
+    value: float,
+    low: float,
+    high: float,
+    word: Word,
+    says: Callable[[float, float, float], str],
+) -> Point:
+    cell = row.cell
+    arm = group.arms.index(cell.arm)
+    verdict = f" ({word})" if cell.dose else " (twins)"
+    return Point(
+        arm=arm,
+        series=(arm, _place(row.run)),
+        dose=cell.dose,
+        value=value,
+        low=low,
+        high=high,
+        filled=word == "leak",
+        judged=row.run.verdict.given,
+        label=f"{cell.arm}, dose {cell.dose}, seed {cell.seed}: {says(value, low, high)}{verdict}",
+    )
+
+
+def _rate_point(group: Group, row: Row, rate: Rate, word: Word) -> Point:
+    return _point(group, row, rate.value, rate.low, rate.high, word, lambda *_: _said(rate))
+
+
+def _dot(group: Group, run: Run, row: CanaryRow) -> Dot:
+    arm = group.arms.index(row.arm)
+    said = "said exactly" if row.greedy else "not said"
+    label = f"{row.id}, {row.arm}, dose {row.dose}, seed {run.verdict.seed}: {number(row.exposure)} bits, {said}"
+    return Dot(arm, (arm, _place(run)), row.dose, row.exposure, row.greedy, label)
+
+
+def _place(run: Run) -> str:
+    """Sorts models by seed, and tells two of the same seed apart."""
+    return f"{run.verdict.seed:012d} {run.name}"
+
+
+def _bits(value: float, low: float, high: float) -> str:
+    return f"{number(value)} bits {interval(low, high)}"
+
+
+def _said(rate: Rate) -> str:
+    return f"{rate.successes} of {rate.trials} [{percent(rate.low)}, {percent(rate.high)}]"
+
+
+def _climbs(group: Group, value: Callable[[Row], float], what: str, unit: str) -> str:
+    """One clause for each arm: from the smallest dose to the largest."""
+    parts = []
+    for arm in group.arms:
+        rows = [row for row in group.rows(arm) if row.cell.dose]
+        if not rows:
+            continue
+        ends = sorted({row.cell.dose for row in rows})[:: max(1, len({row.cell.dose for row in rows}) - 1)]
+        said = [[value(row) for row in rows if row.cell.dose == dose] for dose in ends]
+        words = [span(values, unit) if unit else percent_span(values) for values in said]
+        parts.append(
+            f"{arm}: " + " and ".join(f"{word} at dose {dose}" for word, dose in zip(words, ends, strict=True))
+        )
+    return f"{what[:1].upper()}{what[1:]}: {'; '.join(parts)}."
