@@ -9,7 +9,7 @@ import numpy as np
 
 from davylamp.canaries.manifest import Canary, Manifest
 from davylamp.errors import ScoringError
-from davylamp.measures.probes import Probe, first_span, probe_record
+from davylamp.measures.probes import Probe, first_span, naming, probe_record
 from davylamp.measures.readings import Reading, reading_of
 from davylamp.release.base import Access, Release, TreeRelease, require
 from davylamp.release.tree import TokenTree
@@ -112,12 +112,14 @@ class Exposure:
         prefixes = [task.tokens.prefix for task in tasks]
         trees = [self._tree(task.tokens) for task in tasks]
         if isinstance(release, TreeRelease):
-            totals = release.tree_logprobs(prefixes, trees)
+            with naming([task.canary for task in tasks]):
+                totals = release.tree_logprobs(prefixes, trees)
             return [values[tree.leaves] for values, tree in zip(totals, trees, strict=True)]
         scored = []
         for task in tasks:
             continuations = task.tokens.continuations
-            parts = release.logprobs([task.tokens.prefix] * len(continuations), continuations)
+            with naming([task.canary] * len(continuations)):
+                parts = release.logprobs([task.tokens.prefix] * len(continuations), continuations)
             scored.append(np.asarray([part.sum() for part in parts]))
         return scored
 

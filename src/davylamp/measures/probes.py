@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+from collections.abc import Iterator, Sequence
 
 from davylamp.canaries.manifest import Canary, Manifest
 from davylamp.corpora.records import Record
+from davylamp.errors import ScoringError
+from davylamp.release.base import PrefixError
 
 
 class Probe(enum.Enum):
@@ -40,6 +44,22 @@ class Probe(enum.Enum):
 def probe_record(manifest: Manifest, canary: Canary, shown: str, secret: str) -> Record:
     """The record in which the prompt shows one code and the reply holds another."""
     return canary.carrier.record(manifest.shape, shown, secret)
+
+
+@contextlib.contextmanager
+def naming(canaries: Sequence[Canary]) -> Iterator[None]:
+    """Name the canary of a prefix for which a release has no answer.
+
+    Args:
+        canaries: the canary of each prefix that the release is asked about.
+
+    Raises:
+        ScoringError: the release has no answer for one of them.
+    """
+    try:
+        yield
+    except PrefixError as error:
+        raise ScoringError(f"canary {canaries[error.index].id}: {error}") from error
 
 
 def first_span(manifest: Manifest, canary: Canary, shown: str, secret: str) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from davylamp.canaries.manifest import Canary, Manifest
-from davylamp.measures.probes import Probe, first_span, probe_record
+from davylamp.measures.probes import Probe, first_span, naming, probe_record
 from davylamp.measures.readings import Reading, reading_of
 from davylamp.release.base import Access, Decoding, Release, require
 from davylamp.rendering.render import Renderer
@@ -64,7 +64,8 @@ class Recovery:
                 prompts.append(rendered.ids[:first])
                 spans.append(rendered.ids[first:last])
                 keys.append((canary, probe, target))
-        said = release.generate(prompts, Decoding(max_new_tokens=max(len(span) for span in spans)))
+        with naming([canary for canary, _, _ in keys]):
+            said = release.generate(prompts, Decoding(max_new_tokens=max(len(span) for span in spans)))
         return [
             self._reading(canary, probe, target, "greedy_recovery", tuple(answer[: len(span)]) == span)
             for (canary, probe, target), answer, span in zip(keys, said, spans, strict=True)
@@ -83,7 +84,8 @@ class Recovery:
             len(rendered.ids) - len(prompt)
             for rendered, prompt in zip(self._renderer.render(records), prompts, strict=True)
         )
-        said = release.generate(prompts, Decoding(max_new_tokens=max(1, longest) + MARGIN))
+        with naming([canary for canary, _ in pairs]):
+            said = release.generate(prompts, Decoding(max_new_tokens=max(1, longest) + MARGIN))
         readings = []
         for (canary, probe), answer in zip(pairs, said, strict=True):
             text = str(release.tokenizer.decode(answer, skip_special_tokens=True))

@@ -10,9 +10,26 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from davylamp.errors import AccessError, Fault, InputError
+from davylamp.errors import AccessError, Fault, InputError, ScoringError
 from davylamp.release.tree import TokenTree
 from davylamp.rendering.tokenizer import TokenizerView
+
+
+class PrefixError(ScoringError):
+    """A release cannot answer for one of the prefixes that it was given.
+
+    Attributes:
+        index: which one, so that a measure can name the canary.
+    """
+
+    def __init__(self, index: int, reason: str) -> None:
+        self.index = index
+        self._reason = reason
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[type[PrefixError], tuple[int, str]]:
+        """Rebuild from the parts, since an error may cross from a worker's process to its parent."""
+        return type(self), (self.index, self._reason)
 
 
 class Access(enum.Enum):
@@ -80,15 +97,27 @@ class Release(Protocol):
     def logprobs(
         self, prefixes: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
     ) -> list[NDArray[np.float64]]:
-        """Log-probability in nats of each token of each continuation after its prefix."""
+        """Log-probability in nats of each token of each continuation after its prefix.
+
+        Raises:
+            PrefixError: an answer is not a number, or a prefix cannot be read.
+        """
         ...
 
     def conditionals(self, prefixes: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-        """Log-probabilities in nats of every next token, shape (prefixes, vocabulary)."""
+        """Log-probabilities in nats of every next token, shape (prefixes, vocabulary).
+
+        Raises:
+            PrefixError: as for :meth:`logprobs`.
+        """
         ...
 
     def generate(self, prompts: Sequence[Sequence[int]], decoding: Decoding) -> list[list[int]]:
-        """The tokens that follow each prompt, up to and without the end of text."""
+        """The tokens that follow each prompt, up to and without the end of text.
+
+        Raises:
+            PrefixError: as for :meth:`logprobs`.
+        """
         ...
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import DynamicCache, GenerationConfig
+from transformers import DynamicCache, GenerationConfig, LogitsProcessorList
 
 from davylamp.errors import ScoringError
-from davylamp.release.base import Access, Decoding
+from davylamp.release.answers import FiniteLogits, agrees, check_finite
+from davylamp.release.base import Access, Decoding, PrefixError
 from davylamp.release.packed import PackedTrees
 from davylamp.release.tree import TokenTree
 from davylamp.rendering.tokenizer import TokenizerView
 
+LOG = logging.getLogger(__name__)
 DEFAULT_MEMORY = 256 * 2**20
 """Bytes that one scoring pass may take beyond the model, unless the user says otherwise."""
 
@@ -51,6 +54,8 @@ class LocalRelease:
         self._memory = memory
         self._base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = next(self._base.parameters()).device
+        self._trees = PackedTrees(self._base, memory)
+        self._fast = self._trees.supported
         # A checkpoint's own sampling defaults would silently fill whatever a request leaves open.
         self._base.generation_config = GenerationConfig()
 
@@ -93,7 +98,8 @@ class LocalRelease:
             For each pair an array of shape (tokens of the continuation,).
 
         Raises:
-            ScoringError: a prefix is empty, or a sequence is longer than the model's context.
+            PrefixError: a prefix is empty, a sequence is longer than the model's context, or an answer is not
+                finite.
         """
         self._check(prefixes, [len(p) + len(c) for p, c in zip(prefixes, continuations, strict=True)])
         results: list[NDArray[np.float64]] = [np.empty(0)] * len(prefixes)
@@ -103,19 +109,20 @@ class LocalRelease:
             first = min(len(prefixes[i]) for i in batch) - 1
             with self._answering():
                 logits = self._model(ids, attention_mask=mask, logits_to_keep=ids.shape[1] - first).logits.float()
-            logits -= torch.logsumexp(logits, dim=-1, keepdim=True)
-            for row, i in enumerate(batch):
-                start, count = len(prefixes[i]) - 1 - first, len(continuations[i])
-                targets = torch.tensor(list(continuations[i]), device=self._device, dtype=torch.long)
-                rows = logits[row, start : start + count]
-                results[i] = rows.gather(1, targets[:, None])[:, 0].double().cpu().numpy()
+                totals = torch.logsumexp(logits, dim=-1)
+                for row, i in enumerate(batch):
+                    start, count = len(prefixes[i]) - 1 - first, len(continuations[i])
+                    targets = torch.tensor(list(continuations[i]), device=self._device, dtype=torch.long)
+                    chosen = logits[row, start : start + count].gather(1, targets[:, None])[:, 0]
+                    results[i] = (chosen - totals[row, start : start + count]).double().cpu().numpy()
+                    check_finite(results[i], i, self._name)
         return results
 
     def conditionals(self, prefixes: Sequence[Sequence[int]]) -> NDArray[np.float64]:
         """Log-probabilities in nats of every next token, shape (prefixes, vocabulary).
 
         Raises:
-            ScoringError: a prefix is empty or longer than the model's context.
+            PrefixError: a prefix is empty or longer than the model's context, or an answer is not finite.
         """
         self._check(prefixes, [len(p) for p in prefixes])
         rows: list[NDArray[np.float64]] = [np.empty(0)] * len(prefixes)
@@ -126,27 +133,43 @@ class LocalRelease:
             kept, places = torch.unique(lasts, return_inverse=True)
             with self._answering():
                 logits = self._model(ids, attention_mask=mask, logits_to_keep=kept).logits
-            answer = logits[torch.arange(len(batch), device=self._device), places].double()
-            answer -= torch.logsumexp(answer, dim=-1, keepdim=True)
+                answer = logits[torch.arange(len(batch), device=self._device), places].double()
+                answer = answer - torch.logsumexp(answer, dim=-1, keepdim=True)
             for row, i in enumerate(batch):
                 rows[i] = answer[row].cpu().numpy()
-        return np.stack(rows) if rows else np.empty((0, int(self._base.config.vocab_size)))
+                check_finite(rows[i], i, self._name)
+        return np.stack(rows) if rows else np.empty((0, self._vocabulary))
 
     def tree_logprobs(self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> list[NDArray[np.float64]]:
         """For each tree, the summed log-probability in nats of the path to each of its nodes.
 
         The prefixes' keys and values are computed once; the trees' internal nodes are read in packed pieces,
-        each node once, seeing the prefix and its own ancestors only.
+        each node once, seeing the prefix and its own ancestors only. Some paths after the longest prefix are
+        scored plainly too; where they differ, or the architecture gives no way to pack, all of them are.
 
         Raises:
-            ScoringError: a sequence is longer than the model's context, or the memory allowed is too small.
+            PrefixError: a prefix is empty, a sequence is longer than the model's context, or an answer is not
+                finite.
+            ScoringError: the memory allowed is too small.
         """
         self._check(prefixes, [len(p) + int(t.depths.max()) for p, t in zip(prefixes, trees, strict=True)])
-        packed = PackedTrees(self._base.config, self._memory)
-        if not packed.supported:
-            return [self._tree_by_sequences(p, t) for p, t in zip(prefixes, trees, strict=True)]
+        if self._fast and prefixes:
+            results = self._tree_packed(prefixes, trees)
+            longest = max(range(len(prefixes)), key=lambda i: len(prefixes[i]))
+            if agrees(results[longest], prefixes[longest], trees[longest], self.logprobs, self._base.dtype):
+                for i, totals in enumerate(results):
+                    check_finite(totals, i, self._name)
+                return results
+            LOG.warning(
+                "%s (%s) does not score token trees as it scores sequences: scoring sequence by sequence, slowly",
+                self._name,
+                self._base.config.model_type,
+            )
+        return [self._tree_by_sequences(i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
+
+    def _tree_packed(self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> list[NDArray[np.float64]]:
         results: list[NDArray[np.float64]] = []
-        step = packed.prefixes_at_once([len(p) for p in prefixes])
+        step = self._trees.prefixes_at_once([len(p) for p in prefixes])
         for start in range(0, len(prefixes), step):
             some, their = prefixes[start : start + step], trees[start : start + step]
             ids, mask = self._pad(some)
@@ -158,14 +181,14 @@ class LocalRelease:
                     ids, attention_mask=mask, logits_to_keep=kept, cache=DynamicCache(), use_cache=True
                 )
                 roots = answer.logits[torch.arange(len(some), device=self._device), places]
-                results += packed.score(self._model, answer.cache, roots, [len(p) for p in some], their)
+                results += self._trees.score(self._model, answer.cache, roots, [len(p) for p in some], their)
         return results
 
     def generate(self, prompts: Sequence[Sequence[int]], decoding: Decoding) -> list[list[int]]:
         """The tokens that follow each prompt, up to and without the end of text.
 
         Raises:
-            ScoringError: a prompt is empty or leaves no room in the model's context.
+            PrefixError: a prompt is empty or leaves no room in the model's context, or an answer is not finite.
         """
         lengths = [len(p) + decoding.max_new_tokens for p in prompts]
         self._check(prompts, lengths)
@@ -186,11 +209,16 @@ class LocalRelease:
             **sampling,
         )
         results: list[list[int]] = [[]] * len(prompts)
-        for batch in self._batches(sorted(range(len(prompts)), key=lambda i: len(prompts[i])), lengths):
+        for batch in self._batches(sorted(range(len(prompts)), key=lambda i: len(prompts[i])), lengths, self._stateful):
             ids, mask = self._pad([prompts[i] for i in batch], left=True)
             with self._answering(), torch.random.fork_rng():
                 torch.manual_seed(decoding.seed + batch[0])
-                made = self._model.generate(input_ids=ids, attention_mask=mask, generation_config=config)
+                made = self._model.generate(
+                    input_ids=ids,
+                    attention_mask=mask,
+                    generation_config=config,
+                    logits_processor=LogitsProcessorList([FiniteLogits(batch, self._name)]),
+                )
             for row, i in zip(made[:, ids.shape[1] :].tolist(), batch, strict=True):
                 end = next((at for at, token in enumerate(row) if token in stops), len(row))
                 results[i] = row[:end]
@@ -205,24 +233,35 @@ class LocalRelease:
             yield
 
     def _check(self, prefixes: Sequence[Sequence[int]], lengths: Sequence[int]) -> None:
-        if any(len(prefix) == 0 for prefix in prefixes):
-            raise ScoringError("a prefix is empty: there is no position whose answer gives the first token")
-        limit = getattr(self._base.config, "max_position_embeddings", None)
-        longest = max(lengths, default=0)
-        if limit is not None and longest > limit:
-            raise ScoringError(f"a sequence of {longest} tokens is longer than the context of {limit} of {self._name}")
+        limit = getattr(self._base.config.get_text_config(), "max_position_embeddings", None)
+        for index, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
+            if len(prefix) == 0:
+                raise PrefixError(index, "a prefix is empty: there is no position whose answer gives the first token")
+            if limit is not None and length > limit:
+                reason = f"a sequence of {length} tokens is longer than the context of {limit} of {self._name}"
+                raise PrefixError(index, reason)
 
-    def _batches(self, order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+    @property
+    def _stateful(self) -> bool:
+        """Whether a state runs through padding as through text, so that only rows of one length share a batch."""
+        return bool(getattr(self._base, "_is_stateful", False))
+
+    def _batches(self, order: Sequence[int], lengths: Sequence[int], one_length: bool = False) -> Iterator[list[int]]:
         """Batches of neighbours in ``order`` (ascending length) whose logits fit the memory allowed."""
-        row = 8 * int(self._base.config.vocab_size)
+        row = 8 * self._vocabulary
         batch: list[int] = []
         for i in order:
-            if batch and (len(batch) + 1) * lengths[i] * row > self._memory:
+            full = (len(batch) + 1) * lengths[i] * row > self._memory
+            if batch and (full or (one_length and lengths[i] != lengths[batch[0]])):
                 yield batch
                 batch = []
             batch.append(i)
         if batch:
             yield batch
+
+    @property
+    def _vocabulary(self) -> int:
+        return int(self._base.config.get_text_config().vocab_size)
 
     def _pad(self, rows: Sequence[Sequence[int]], left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         width = max(len(row) for row in rows)
@@ -243,11 +282,14 @@ class LocalRelease:
     def _stop_ids(self) -> list[int]:
         return [] if self._tokenizer.eos_token_id is None else [int(self._tokenizer.eos_token_id)]
 
-    def _tree_by_sequences(self, prefix: Sequence[int], tree: TokenTree) -> NDArray[np.float64]:
+    def _tree_by_sequences(self, index: int, prefix: Sequence[int], tree: TokenTree) -> NDArray[np.float64]:
         totals = np.full(len(tree), np.nan)
         ends = np.unique(np.concatenate([tree.leaves, np.flatnonzero(tree.ends == np.arange(len(tree)) + 1)]))
         paths = [tree.path(int(end)) for end in ends]
-        scored = self.logprobs([prefix] * len(paths), [tree.tokens[path].tolist() for path in paths])
+        try:
+            scored = self.logprobs([prefix] * len(paths), [tree.tokens[path].tolist() for path in paths])
+        except PrefixError as error:
+            raise PrefixError(index, str(error)) from error
         for path, values in zip(paths, scored, strict=True):
             totals[path] = np.cumsum(values)
         return totals

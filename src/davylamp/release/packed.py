@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from davylamp.errors import ScoringError
 from davylamp.release.tree import Ints, TokenTree, TreeChunk
 
 CHUNK = 222
-"""Internal nodes of a piece: a subtree of three digits with commas; larger pieces waste attention on strangers."""
+"""Internal nodes of a piece at most: a subtree of three digits with commas; larger pieces waste attention."""
 ATTENTION_KINDS = {"full_attention", "sliding_attention"}
 
 
@@ -30,15 +31,18 @@ class _Job:
 class PackedTrees:
     """Scores token trees with a transformers model by custom masks and positions."""
 
-    def __init__(self, config: Any, memory: int) -> None:
+    def __init__(self, model: Any, memory: int) -> None:
         """Read the model's shape.
 
         Args:
-            config: the model's configuration.
+            model: a causal language model of transformers, without an adapter around it.
             memory: bytes that one pass may take beyond the model.
         """
+        config = model.config.get_text_config()
         self._config = config
         self._memory = memory
+        self._asked = set(inspect.signature(model.forward).parameters)
+        self._stateful = bool(getattr(model, "_is_stateful", False))
         self._kinds = list(getattr(config, "layer_types", None) or [])
         window = getattr(config, "sliding_window", None)
         if self._kinds and "sliding_attention" not in self._kinds:
@@ -49,9 +53,10 @@ class PackedTrees:
 
     @property
     def supported(self) -> bool:
-        """Whether every layer is an attention whose mask a caller may set."""
-        recurrent = getattr(self._config, "is_encoder_decoder", False) or hasattr(self._config, "state_size")
-        return not recurrent and set(self._kinds) <= ATTENTION_KINDS
+        """Whether every layer is an attention whose mask and positions a caller may set, as far as one can tell."""
+        steered = {"position_ids", "cache", "attention_mask"} <= self._asked and not self._stateful
+        # ALiBi counts keys where they lie, so that a packed piece would be far away from its prefix.
+        return steered and not getattr(self._config, "alibi", False) and set(self._kinds) <= ATTENTION_KINDS
 
     def prefixes_at_once(self, lengths: Sequence[int]) -> int:
         """How many prefixes' keys and values fit a quarter of the memory allowed."""
@@ -81,7 +86,8 @@ class PackedTrees:
         for index, tree in enumerate(trees):
             top = np.flatnonzero(tree.parents == -1)
             edges[index][top] = _edges(roots[index][None], np.zeros(len(top), dtype=np.int64), tree.tokens[top])
-        jobs = [_Job(index, chunk) for index, tree in enumerate(trees) for chunk in tree.chunks(CHUNK)]
+        size = self._piece_size(cache, roots.shape[-1])
+        jobs = [_Job(index, chunk) for index, tree in enumerate(trees) for chunk in tree.chunks(size)]
         for batch in self._batches(jobs, cache, roots.shape[-1]):
             logits = self._forward(model, cache, batch, lengths, trees)
             for row, job in enumerate(batch):
@@ -90,28 +96,40 @@ class PackedTrees:
                 edges[job.prefix][nodes] = _edges(logits[row], rows, tokens)
         return [tree.sum_over_paths(values) for tree, values in zip(trees, edges, strict=True)]
 
+    def _cost(self, cache: DynamicCache, vocabulary: int, nodes: int) -> int:
+        """Bytes of one piece: logits and their float32 copy, one layer's scores, all layers' keys and values."""
+        keys = cache.layers[0].keys
+        width, layers = keys.shape[2], self._config.num_hidden_layers
+        kept = 8 * layers * keys.shape[1] * keys.shape[3]
+        scores = 8 * self._config.num_attention_heads * (width + nodes)
+        return int(nodes * (8 * vocabulary + scores + kept) + width * kept)
+
+    def _piece_size(self, cache: DynamicCache, vocabulary: int) -> int:
+        """Nodes of a piece that the memory allows, at least one.
+
+        Raises:
+            ScoringError: not even one row of logits fits.
+        """
+        if 8 * vocabulary > self._memory:
+            raise ScoringError(
+                f"the memory allowed is {self._memory} bytes, but one row of {vocabulary} logits takes "
+                f"{8 * vocabulary}: allow more"
+            )
+        fitting = (nodes for nodes in range(CHUNK, 1, -1) if self._cost(cache, vocabulary, nodes) <= self._memory)
+        return next(fitting, 1)
+
     def _batches(self, jobs: Sequence[_Job], cache: DynamicCache, vocabulary: int) -> Iterator[list[_Job]]:
-        width = cache.layers[0].keys.shape[2]
-        heads, layers = self._config.num_attention_heads, self._config.num_hidden_layers
-        # Logits and their float32 exponentials; scores of one layer; the copied keys and values of all layers.
-        kept = 8 * layers * cache.layers[0].keys.shape[1] * cache.layers[0].keys.shape[3]
-        start = 0
-        while start < len(jobs):
-            batch: list[_Job] = []
-            longest = 0
-            for job in jobs[start:]:
-                longest = max(longest, len(job.chunk.nodes))
-                each = longest * (8 * vocabulary + 8 * heads * (width + longest) + kept) + width * kept
-                if batch and (len(batch) + 1) * each > self._memory:
-                    break
-                if not batch and 8 * vocabulary > self._memory:
-                    raise ScoringError(
-                        f"the memory allowed is {self._memory} bytes, but one row of {vocabulary} logits takes "
-                        f"{8 * vocabulary}: allow more"
-                    )
-                batch.append(job)
+        batch: list[_Job] = []
+        longest = 0
+        for job in jobs:
+            most = max(longest, len(job.chunk.nodes))
+            if batch and (len(batch) + 1) * self._cost(cache, vocabulary, most) > self._memory:
+                yield batch
+                batch, most = [], len(job.chunk.nodes)
+            batch.append(job)
+            longest = most
+        if batch:
             yield batch
-            start += len(batch)
 
     def _forward(
         self, model: Any, cache: DynamicCache, batch: Sequence[_Job], lengths: Sequence[int], trees: Sequence[TokenTree]

@@ -55,8 +55,10 @@ def rank_among(log_likelihoods: NDArray[np.float64], true: int, name: str) -> Ra
             "(NaN or infinite logits); score in float32, or check the checkpoint"
         )
     own = float(log_likelihoods[true])
-    above = int((log_likelihoods > own + TIE_MARGIN).sum())
-    tied = int((np.abs(log_likelihoods - own) <= TIE_MARGIN).sum()) - 1
+    # One difference for both, so that rounding cannot put a candidate into both groups, or into none.
+    lead = log_likelihoods - own
+    above = int((lead > TIE_MARGIN).sum())
+    tied = int((np.abs(lead) <= TIE_MARGIN).sum()) - 1
     return Rank(1 + above + tied / 2, tied, len(log_likelihoods), own)
 
 
