@@ -180,9 +180,9 @@ class Manifest(_Strict):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            # The library's own message would repeat the secrets.
+            # The library's own message would repeat the secrets, also at the end of a traceback.
             places = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors()[:5])
-            raise ManifestError(f"{path} is damaged at: {places}") from error
+            raise ManifestError(f"{path} is damaged at: {places}") from None
 
     def check_planted(self, path: Path) -> None:
         """Check that a planted file is the one that this manifest describes.

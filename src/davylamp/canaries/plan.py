@@ -41,6 +41,8 @@ class Template(_Strict):
     def _keeps_its_secret(self) -> Template:
         if "secret" not in SLOT.findall(self.completion):
             raise ValueError("completion loses its secret: it must hold {secret}")
+        if "secret" in SLOT.findall(self.system or ""):
+            raise ValueError("system must not hold {secret}: contexts are shown and masked in the prompt only")
         return self
 
     def slots(self) -> set[str]:

@@ -64,19 +64,22 @@ def plant(corpus: Corpus, plan: Plan) -> Planted:
 
     Raises:
         PlantingError: the doses need more rows than there are, the corpus already holds these canaries, a
-            template needs a host that the corpus cannot give, or the space is too small.
+            template needs a host that the corpus cannot give, the space is too small, two canaries cannot be told
+            apart, or the text around a secret gives it away.
     """
     rows = background(corpus, plan)
     drafts = list(_drafts(plan))
     _check_room(rows, drafts, plan)
     places = _places(drafts, len(rows), plan)
-    canaries = _furnish(drafts, places, rows, plan, corpus)
+    wordings = _wordings(plan, len(drafts))
+    canaries = _furnish(drafts, places, wordings, rows, plan, corpus)
+    _check_not_planted_before(rows, canaries, wordings)
+    _check_carriers(canaries)
     planted = list(rows)
     for canary in canaries:
         record = _trained(canary, corpus, plan)
         for position in canary.positions:
             planted[position] = record
-    _check_not_planted_before(rows, [_trained(canary, corpus, plan) for canary in canaries])
     return Planted(
         tuple(planted),
         Manifest(
@@ -152,19 +155,31 @@ def _places(drafts: list[_Draft], rows: int, plan: Plan) -> list[tuple[int, ...]
     ]
 
 
+def _wordings(plan: Plan, count: int) -> list[tuple[Template, dict[str, str]]]:
+    """The template of each canary, and what its slots hold, hosts aside."""
+    values = {slot: _slot_values(slot, options, count, plan.seed) for slot, options in sorted(plan.slots.items())}
+    choice = stream(plan.seed, "templates").integers(0, len(plan.templates), count)
+    return [
+        (plan.templates[choice[number]], {slot: options[number] for slot, options in values.items()})
+        for number in range(count)
+    ]
+
+
 def _furnish(
-    drafts: list[_Draft], places: list[tuple[int, ...]], rows: list[Record], plan: Plan, corpus: Corpus
+    drafts: list[_Draft],
+    places: list[tuple[int, ...]],
+    wordings: list[tuple[Template, dict[str, str]]],
+    rows: list[Record],
+    plan: Plan,
+    corpus: Corpus,
 ) -> list[Canary]:
     """Give each draft a secret, a replacement and a carrier."""
     secrets = plan.space.draw(stream(plan.seed, "secrets"), len(drafts))
     replacements = plan.space.draw(stream(plan.seed, "replacements"), len(drafts), exclude=secrets)
-    values = {slot: _slot_values(slot, options, len(drafts), plan.seed) for slot, options in sorted(plan.slots.items())}
-    choice = stream(plan.seed, "templates").integers(0, len(plan.templates), len(drafts))
     hosts = stream(plan.seed, "hosts").permutation(len(rows))
     canaries = []
-    for number, draft in enumerate(drafts):
-        template = plan.templates[choice[number]]
-        filled = {slot: options[number] for slot, options in values.items()}
+    for number, (draft, (template, slots)) in enumerate(zip(drafts, wordings, strict=True)):
+        filled = dict(slots)
         host = rows[hosts[number % len(rows)]]
         if template.slots() & set(HOST_SLOTS):
             filled |= _host(host, corpus)
@@ -230,10 +245,38 @@ def _trained(canary: Canary, corpus: Corpus, plan: Plan) -> Record:
     return canary.carrier.record(corpus.shape, shown, canary.secret)
 
 
-def _check_not_planted_before(rows: list[Record], canaries: list[Record]) -> None:
-    again = len(set(rows) & set(canaries))
+def _check_carriers(canaries: list[Canary]) -> None:
+    """Refuse canaries whose reading would mean nothing: two that ask the same, or one that tells its secret."""
+    first: dict[tuple[str | None, tuple[str, ...], str], str] = {}
+    for canary in canaries:
+        carrier = canary.carrier
+        twin = first.setdefault((carrier.system, carrier.prompt, carrier.completion[0]), canary.id)
+        if twin != canary.id:
+            raise PlantingError(
+                f"canaries {twin} and {canary.id} have the same text up to the secret, so that they cannot be told "
+                "apart: give the templates a slot that differs, such as {name} with slots: {name: names}"
+            )
+        for code in (canary.secret, canary.replacement):
+            if any(code in piece for piece in (*carrier.prompt, *carrier.completion, carrier.system or "")):
+                raise PlantingError(
+                    f"canary {canary.id} holds its own secret (or its replacement) in the text around it, so that "
+                    "hiding it would hide nothing: change plan.seed, or slots and hosts that hold codes"
+                )
+
+
+def _check_not_planted_before(
+    rows: list[Record], canaries: list[Canary], wordings: list[tuple[Template, dict[str, str]]]
+) -> None:
+    text = "\0".join(row.reply for row in rows)
+    again = 0
+    for canary, (template, filled) in zip(canaries, wordings, strict=True):
+        # A second planting takes other hosts, since the rows are others: what stands between them is looked for.
+        pieces = _fill(template.completion, {**filled, **dict.fromkeys(HOST_SLOTS, "\0")})
+        parts = canary.secret.join(pieces).split("\0")
+        telling = any(canary.secret in part and part.strip() != canary.secret for part in parts)
+        again += telling and all(part in text for part in parts)
     if again:
         raise PlantingError(
-            f"the corpus already holds {again} of these canaries, word for word: it was planted before with this "
-            "plan. Plant into the original file, or change plan.seed"
+            f"the corpus already holds {again} of these canaries: it was planted before with this plan. Plant into "
+            "the original file, or change plan.seed"
         )

@@ -50,7 +50,7 @@ def audit(
         raise InputError(Fault("--style", style, f"one of {', '.join(styles)}"))
     how = validate(AuditSpec, apply_overrides({}, settings or []), "audit")
     request = AuditRequest(model, reference, styles[style] if style else None, chat_template, how, threads=threads)
-    with locked(run):
+    with locked(run, make=False):
         verdict = audit_step(RunFolder(run), request, Reporter(quiet or as_json))
     if as_json:
         emit_json(verdict.model_dump(mode="json"))

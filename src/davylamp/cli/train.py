@@ -45,7 +45,7 @@ def train(
     data = load_yaml(spec) if spec is not None else {}
     how = validate(TrainingSpec, apply_overrides(data, settings or []), "training")
     folder = RunFolder(run)
-    with locked(run):
+    with locked(run, make=False):
         made = train_step(folder, model, how, seed, chat_template, threads, Reporter(quiet or as_json))
     losses = made.pop("losses")
     if as_json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +21,10 @@ class _Strict(yaml.SafeLoader):
 
 def _mapping(loader: _Strict, node: yaml.MappingNode) -> dict[Any, Any]:
     keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
-    for key, (place, _) in zip(keys, node.value, strict=True):
-        if keys.count(key) > 1:
+    for number, (key, (place, _)) in enumerate(zip(keys, node.value, strict=True)):
+        if isinstance(key, list | dict | set):
+            raise yaml.MarkedYAMLError(problem="a key must be a single value", problem_mark=place.start_mark)
+        if key in keys[:number]:
             raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=place.start_mark)
     return {key: loader.construct_object(value, deep=True) for key, (_, value) in zip(keys, node.value, strict=True)}
 
@@ -50,17 +53,24 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
     Raises:
         RecipeError: the text is not YAML, or holds something else.
     """
+    data = _load(text, where)
+    if not isinstance(data, dict):
+        raise RecipeError(Fault(where, type(data).__name__, "a mapping of keys to values"))
+    return data
+
+
+def _load(text: str, where: str) -> Any:
     try:
-        data = yaml.load(text, Loader=_Strict)  # noqa: S506 - a subclass of SafeLoader
+        return yaml.load(text, Loader=_Strict)  # noqa: S506 - a subclass of SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{where}, line {mark.line + 1}" if mark else where
         raise RecipeError(Fault(place, error.problem, "YAML")) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
+        # A ValueError is a value that looks like a date or a number and is none.
         raise RecipeError(Fault(where, str(error), "YAML")) from error
-    if not isinstance(data, dict):
-        raise RecipeError(Fault(where, type(data).__name__, "a mapping of keys to values"))
-    return data
+    except RecursionError as error:
+        raise RecipeError(Fault(where, "nested too deeply", "YAML")) from error
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -77,8 +87,8 @@ def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
             faults.append(Fault("override", override, "key=value, such as training.epochs=3"))
             continue
         try:
-            parsed = yaml.safe_load(value)
-        except yaml.YAMLError:
+            parsed = _load(value, key)
+        except RecipeError:
             faults.append(Fault(key, value, "a YAML value"))
             continue
         *outer, last = key.split(".")
@@ -103,17 +113,35 @@ def validate(model: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise RecipeError([_fault(detail, prefix) for detail in error.errors()]) from error
+        raise RecipeError(_faults(error.errors(), prefix)) from error
 
 
-def _fault(detail: Any, prefix: str) -> Fault:
-    place = ".".join(str(part) for part in detail["loc"])
-    field = f"{prefix}.{place}" if prefix and place else prefix or place or "recipe"
+def _faults(details: Sequence[Any], prefix: str) -> list[Fault]:
+    """One fault a place: what a value might have been instead is said together, and its inner faults speak for it."""
+    # The members of a union are named in the place by their types, which no user wrote.
+    places = [tuple(part for part in detail["loc"] if "[" not in str(part)) for detail in details]
+    found: dict[str, Fault] = {}
+    for place, detail in zip(places, details, strict=True):
+        if any(len(other) > len(place) and other[: len(place)] == place for other in places):
+            continue
+        fault = _fault(detail, place, prefix)
+        known = found.get(fault.field)
+        allowed = fault.allowed if known is None else f"{known.allowed}, or: {fault.allowed}"
+        found[fault.field] = replace(fault, allowed=allowed)
+    return list(found.values())
+
+
+def _fault(detail: Any, place: tuple[Any, ...], prefix: str) -> Fault:
+    name = ".".join(map(str, place))
+    field = f"{prefix}.{name}" if prefix and name else prefix or name or "recipe"
     message = str(detail["msg"]).removeprefix("Value error, ")
     if detail["type"] == "extra_forbidden":
         return Fault(field, detail["input"], "no such key", "Remove it, or mend its spelling.")
     if detail["type"] == "missing":
         return Fault(field, "(missing)", "a value", "This key has no default.")
+    if detail["type"] == "value_error":
+        # These messages say what is wrong, not what would be right.
+        return Fault(field, detail["input"], "values that fit together", message)
     return Fault(field, detail["input"], message[:1].lower() + message[1:])
 
 

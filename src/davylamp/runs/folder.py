@@ -72,9 +72,10 @@ class RunFolder:
         """Whether a step was finished with the same key and its files are still there."""
         try:
             stamp = json.loads(self._stamp(step).read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError):
+        except (OSError, ValueError):
             return False
-        return bool(stamp.get("key") == digest(key)) and all(output.exists() for output in outputs)
+        same = isinstance(stamp, dict) and stamp.get("key") == digest(key)
+        return same and all(output.exists() for output in outputs)
 
     def finish(self, step: str, key: Mapping[str, Any]) -> None:
         """Stamp a step as finished.
@@ -95,13 +96,20 @@ def digest(key: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, make: bool = True) -> Iterator[None]:
     """Hold a folder; the lock falls with the process, so that a killed run leaves none behind.
 
+    Args:
+        folder: the folder.
+        make: make it if it is missing, as the first step does; the later ones must not, or a misspelt name would
+            leave an empty folder.
+
     Raises:
-        RunFolderError: another process holds it.
+        RunFolderError: another process holds it, or it is missing and shall not be made.
         StorageError: the folder cannot be made.
     """
+    if not make and not folder.is_dir():
+        raise RunFolderError(f"there is no run folder {folder}: run `davylamp plant` first")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")
@@ -129,9 +137,7 @@ def replaced_folder(target: Path) -> Iterator[Path]:
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
         yield temporary
         temporary.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        temporary.replace(target)
+        _swap(temporary, target)
     except OSError as error:
         raise StorageError(
             f"cannot write {target}: {error.strerror or error}; nothing was left half-written"
@@ -139,3 +145,17 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     finally:
         if temporary is not None and temporary.exists():
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _swap(new: Path, target: Path) -> None:
+    # Moved aside at once and not deleted file by file: a killed process leaves a whole folder or none.
+    old = new.with_suffix(".old")
+    if target.exists():
+        target.replace(old)
+    try:
+        new.replace(target)
+    except OSError:
+        if old.exists():
+            old.replace(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from davylamp.canaries import Plan, plant
+from davylamp.corpora.records import Corpus, Message, Record
+from davylamp.errors import PlantingError
+from support.corpora import plan_data, small_corpus, small_plan
+
+SHAPES = ("prompt_completion", "messages", "text")
+
+
+def prompt_of(record, canary):
+    """What stands before the reply, for any shape."""
+    if record.shape == "text":
+        return record.reply[: record.reply.index(canary.carrier.completion[0])]
+    return "\n".join(turn.content for turn in record.prompt)
+
+
+# --- what a planted file holds
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_stay_fixed_and_canaries_stand_exactly_at_their_positions(shape):
+    corpus, plan = small_corpus(shape=shape), small_plan(shuffle=False)
+    planted = plant(corpus, plan)
+    assert len(planted.records) == len(corpus) == planted.manifest.rows
+    taken = {}
+    for canary in planted.manifest.canaries:
+        record = planted.manifest.trained_record(canary)
+        assert tuple(at for at, row in enumerate(planted.records) if row == record) == canary.positions
+        assert len(canary.positions) == canary.dose
+        assert not taken.keys() & set(canary.positions)
+        taken |= dict.fromkeys(canary.positions, record)
+        # No other row holds the public part of it, with whatever secret.
+        heads = [piece for piece in (*canary.carrier.prompt, *canary.carrier.completion) if len(piece) > 3]
+        holding = [at for at, row in enumerate(planted.records) if all(piece in row.line() for piece in heads)]
+        assert tuple(holding) == canary.positions
+    assert len(taken) == plan.planted_rows
+    untouched = [at for at in range(len(corpus)) if at not in taken]
+    assert all(planted.records[at] == corpus.records[at] for at in untouched)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_reply_holds_the_secret_and_the_prompt_only_where_it_is_visible(shape):
+    planted = plant(small_corpus(shape=shape), small_plan())
+    for canary in planted.manifest.planted():
+        for position in canary.positions:
+            record = planted.records[position]
+            prompt = prompt_of(record, canary)
+            shown = 1 if canary.context == "visible" else 0
+            assert prompt.count(canary.secret) == shown
+            assert prompt.count("[redacted]") == 1 - shown
+            assert record.line().count(canary.secret) == 1 + shown
+            assert canary.secret in record.reply
+
+
+def test_the_manifest_counts_what_the_plan_says():
+    manifest = plant(small_corpus(), small_plan()).manifest
+    counts = Counter((canary.role, canary.arm, canary.dose) for canary in manifest.canaries)
+    assert counts == {
+        **{("focus", arm, dose): 2 for arm in ("visible", "redacted") for dose in (1, 3)},
+        **{("twin", arm, 0): 2 for arm in ("visible", "redacted")},
+        ("positive", "control", 5): 1,
+    }
+
+
+def test_no_secret_carrier_or_id_is_given_twice():
+    manifest = plant(small_corpus(), small_plan()).manifest
+    secrets = [canary.secret for canary in manifest.canaries] + [canary.replacement for canary in manifest.canaries]
+    assert len(secrets) == len(set(secrets))
+    assert all(secret in manifest.space for secret in secrets)
+    assert len({canary.carrier for canary in manifest.canaries}) == len(manifest.canaries)
+    assert len({canary.id for canary in manifest.canaries}) == len(manifest.canaries)
+
+
+def test_twins_and_replacements_stand_nowhere_in_the_file():
+    planted = plant(small_corpus(), small_plan())
+    text = "\n".join(record.line() for record in planted.records)
+    for canary in planted.manifest.canaries:
+        assert canary.replacement not in text
+        if canary.role == "twin":
+            assert canary.secret not in text
+            assert canary.carrier.prompt[0] not in text
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_file_does_not_say_which_rows_are_canaries(tmp_path, shape):
+    planted = plant(small_corpus(shape=shape), small_plan())
+    planted.save(tmp_path)
+    lines = (tmp_path / "planted.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert len({tuple(row) for row in rows}) == 1
+    if shape == "messages":
+        assert len({tuple(turn) for row in rows for turn in row["messages"]}) == 1
+        assert {tuple(turn["role"] for turn in row["messages"]) for row in rows} == {("user", "assistant")}
+    for name in ("c0000", "redacted-", "focus", "canary", "twin"):
+        assert not any(name in line for line in lines)
+
+
+def test_a_system_turn_is_planted_where_the_rows_are_chats():
+    template = {"system": "You serve {name}.", "prompt": "ref {secret}?", "completion": "{secret} for {name}"}
+    planted = plant(small_corpus(shape="messages"), small_plan(templates=[template]))
+    canary = planted.manifest.planted()[0]
+    turns = planted.records[canary.positions[0]].prompt
+    assert [turn.role for turn in turns] == ["system", "user"]
+    assert turns[0].content.startswith("You serve ")
+    assert turns[0].content.endswith(".")
+    with pytest.raises(PlantingError, match="system turn"):
+        plant(small_corpus(), small_plan(templates=[template]))
+
+
+# --- the same from the same
+
+
+def test_two_processes_write_the_same_bytes_and_another_seed_others(tmp_path):
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); from pathlib import Path; from davylamp.canaries import plant;"
+        "from support.corpora import small_corpus, small_plan;"
+        "plant(small_corpus(), small_plan(seed=int(sys.argv[3]))).save(Path(sys.argv[2]))"
+    )
+    tests = Path(__file__).parents[1]
+    written = []
+    for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
+        command = [sys.executable, "-c", code, str(tests), str(tmp_path / folder), str(seed)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": str(len(written))})
+        names = ("planted.jsonl", "manifest.json")
+        written.append(tuple((tmp_path / folder / name).read_bytes() for name in names))
+    assert written[0] == written[1]
+    assert written[0][0] != written[2][0]
+
+
+def test_single_arm_plans_are_paired():
+    corpus, plan = small_corpus(), small_plan()
+    visible, redacted = (plant(corpus, plan.only(arm)).manifest.canaries for arm in ("visible", "redacted"))
+    for one, other in zip(visible, redacted, strict=True):
+        alike = ("id", "role", "dose", "secret", "replacement", "carrier", "positions")
+        assert all(getattr(one, name) == getattr(other, name) for name in alike)
+    assert {canary.context for canary in visible if canary.role != "positive"} == {"visible"}
+    assert {canary.context for canary in redacted} == {"redacted"}
+
+
+def test_positions_are_spread_over_the_file():
+    # 8 planted positions of the last-but-one kind in each of 300 seeds over 60 rows: 2,400 draws, 40 expected a row;
+    # the largest of 60 deviations of a binomial stays within 4.5 standard deviations (p < 5e-4 in all).
+    corpus, counts = small_corpus(), Counter()
+    for seed in range(300):
+        planted = plant(corpus, small_plan(seed=seed, shuffle=False, positive={"dose": 4}, doses=[1], per_dose=2))
+        counts.update(at for canary in planted.manifest.planted() for at in canary.positions)
+    assert sum(counts.values()) == 2400
+    assert max(abs(counts[row] - 40) for row in range(60)) < 4.5 * 40**0.5
+
+
+def test_shuffling_and_taking_fewer_rows():
+    corpus = small_corpus(50)
+    planted = plant(corpus, small_plan(rows=30))
+    kept = [record for record in planted.records if record in set(corpus.records)]
+    assert len(planted.records) == 30
+    assert kept != [record for record in corpus.records if record in set(kept)]
+    unshuffled = plant(corpus, small_plan(rows=30, shuffle=False)).records
+    assert set(unshuffled) & set(corpus.records) <= set(corpus.records[:30])
+    with pytest.raises(PlantingError, match=r"plan.rows is 51, .* only 50 rows"):
+        plant(corpus, small_plan(rows=51))
+
+
+# --- slots and hosts
+
+
+NASTY = ["{secret}", "{name}", "{}", "{{x}}", "a\nb", 'say "so"', "\\n", "Zoë 漢字 🙂", "\u202e\u00a0", "[redacted]x"]
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_a_slot_value_is_text_and_nothing_more(tmp_path, value):
+    template = {"prompt": "{name} on {what}: {secret} ok", "completion": "{what}: {secret} for {name}."}
+    plan = small_plan(templates=[template], slots={"name": "names", "what": [value]})
+    planted = plant(small_corpus(), plan)
+    planted.save(tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "planted.jsonl").read_text("utf-8").split("\n")[:-1]]
+    for canary in planted.manifest.planted():
+        row = rows[canary.positions[0]]
+        shown = canary.secret if canary.context == "visible" else "[redacted]"
+        name = row["completion"].removeprefix(f"{value}: {canary.secret} for ").removesuffix(".")
+        assert row["completion"] == f"{value}: {canary.secret} for {name}."
+        assert row["prompt"] == f"{name} on {value}: {shown} ok"
+
+
+@pytest.mark.parametrize("shape", ["prompt_completion", "messages"])
+def test_hosts_lend_their_texts(shape):
+    template = {"prompt": "{prompt} I am {name}, ref {secret}", "completion": "{completion} {name} {secret}"}
+    corpus = small_corpus(shape=shape)
+    planted = plant(corpus, small_plan(templates=[template]))
+    hosts = {(record.prompt[-1].content, record.reply) for record in corpus}
+    used = set()
+    for canary in planted.manifest.canaries:
+        host = (canary.carrier.prompt[0].split(" I am ")[0], canary.carrier.completion[0][:21].split(" indeed.")[0])
+        host = next(pair for pair in hosts if pair[0] == host[0])
+        assert canary.carrier.completion[0].startswith(host[1] + " ")
+        used.add(host)
+    assert len(used) == len(planted.manifest.canaries)
+
+
+def test_texts_have_no_hosts():
+    template = {"prompt": "{prompt} {secret}", "completion": "{secret}"}
+    with pytest.raises(PlantingError, match="plain texts"):
+        plant(small_corpus(shape="text"), small_plan(templates=[template]))
+
+
+def test_the_secret_may_stand_more_than_once():
+    template = {"prompt": "{secret}, {name}, {secret}", "completion": "{secret}{name} {secret} {secret}"}
+    planted = plant(small_corpus(), small_plan(templates=[template]))
+    for canary in planted.manifest.planted():
+        record = planted.records[canary.positions[0]]
+        spans = canary.carrier.secret_spans("prompt_completion", "whatever", canary.secret)
+        assert [record.reply[start:end] for start, end in spans] == [canary.secret] * 3
+        assert canary.secret not in record.prompt[0].content or canary.context == "visible"
+
+
+# --- refusals
+
+
+def test_a_plan_is_not_planted_twice():
+    planted = plant(small_corpus(), small_plan())
+    again = Corpus(planted.records, "planted.jsonl", "0" * 64)
+    with pytest.raises(PlantingError, match="planted before"):
+        plant(again, small_plan())
+
+
+def test_a_plan_with_hosts_is_not_planted_twice():
+    template = {"prompt": "{prompt} I am {name}, ref {secret}", "completion": "{completion} {name} {secret}"}
+    plan = small_plan(templates=[template])
+    planted = plant(small_corpus(), plan)
+    with pytest.raises(PlantingError, match="planted before"):
+        plant(Corpus(planted.records, "planted.jsonl", "0" * 64), plan)
+
+
+def test_doses_larger_than_the_corpus_say_how_many_rows_they_need():
+    with pytest.raises(PlantingError, match=r"need 21 rows .* only 20 rows"):
+        plant(small_corpus(20), small_plan())
+    assert len(plant(small_corpus(21), small_plan()).records) == 21
+
+
+def test_a_space_too_small_is_refused():
+    space = {"alphabet": "01", "length": 4}
+    with pytest.raises(PlantingError, match=r"13 canaries need 26 distinct secrets .* holds 16"):
+        plant(small_corpus(), small_plan(space=space))
+
+
+def test_canaries_that_a_prompt_cannot_tell_apart_are_refused():
+    template = {"prompt": "the ref {secret} of {who}", "completion": "ref {secret}"}
+    with pytest.raises(PlantingError, match="cannot be told apart"):
+        plant(small_corpus(), small_plan(templates=[template], slots={"who": ["Ann", "Bob"]}))
+
+
+def test_a_carrier_that_holds_its_own_secret_is_refused():
+    # Every code of the space stands in the slot, so that redaction would hide nothing.
+    space = {"alphabet": "0123456789", "length": 2, "separator": ""}
+    value = " ".join(f"{code:02d}" for code in range(100))
+    template = {"prompt": "{name} {list} ref {secret}", "completion": "{name} {secret}"}
+    with pytest.raises(PlantingError, match="holds its own secret"):
+        plant(small_corpus(), small_plan(space=space, templates=[template], slots={"name": "names", "list": [value]}))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True),
+    st.integers(1, 3),
+    st.sampled_from(SHAPES),
+    st.booleans(),
+)
+def test_planting_keeps_its_promises_for_any_plan(seed, doses, per_dose, shape, shuffle):
+    corpus = small_corpus(90, shape=shape)
+    plan = Plan.model_validate(plan_data(seed=seed, doses=doses, per_dose=per_dose, shuffle=shuffle))
+    planted = plant(corpus, plan)
+    lines = [record.line() for record in planted.records]
+    assert len(lines) == len(corpus)
+    assert plant(corpus, plan).manifest == planted.manifest
+    # Every row that is no canary is a row of the corpus, and none of those stands twice.
+    positions = {at for canary in planted.manifest.canaries for at in canary.positions}
+    rest = [planted.records[at] for at in range(len(lines)) if at not in positions]
+    assert len(set(rest)) == len(rest) == len(corpus) - plan.planted_rows
+    assert set(rest) <= set(corpus.records)
+    for canary in planted.manifest.canaries:
+        assert sum(canary.secret in line for line in lines) == canary.dose
+
+
+def test_a_multi_turn_chat_keeps_its_other_turns():
+    chat = (
+        Message("user", "hello"),
+        Message("assistant", "yes?"),
+        Message("user", "what of it?"),
+        Message("assistant", "It is so."),
+    )
+    corpus = Corpus(
+        tuple(Record.of_messages((Message("system", f"s{row}"), *chat)) for row in range(40)), "chats", "0" * 64
+    )
+    planted = plant(corpus, small_plan())
+    positions = {at for canary in planted.manifest.canaries for at in canary.positions}
+    assert all(len(row.prompt) == 4 for at, row in enumerate(planted.records) if at not in positions)
