@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 
-from davylamp.errors import TrainingError
+from davylamp.errors import Fault, InputError, TrainingError
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.training.examples import Collator, Example
 from davylamp.training.spec import TrainingSpec
@@ -175,13 +175,17 @@ def _arguments(spec: TrainingSpec, precision: str, seed: int, folder: Path, on_c
 def _with_adapter(model: Any, spec: TrainingSpec) -> Any:
     from peft import LoraConfig, get_peft_model
 
-    targets = spec.lora.target_modules
+    targets, top = spec.lora.target_modules, spec.lora.top_layers
+    layers = int(model.config.get_text_config().num_hidden_layers)
+    if top is not None and top > layers:
+        raise InputError(Fault("training.lora.top_layers", top, f"at most {layers}, the layers of the model"))
     config = LoraConfig(
         task_type="CAUSAL_LM",
         r=spec.lora.r,
         lora_alpha=spec.lora.alpha,
         lora_dropout=spec.lora.dropout,
         target_modules=targets if isinstance(targets, str) else list(targets),
+        layers_to_transform=None if top is None else list(range(layers - top, layers)),
     )
     return get_peft_model(model, config)
 

@@ -19,12 +19,15 @@ class LoraSpec(_Strict):
         alpha: scale; the update is multiplied by ``alpha / r``.
         dropout: dropout before the adapter.
         target_modules: which linear layers; ``all-linear`` is every one but the head.
+        top_layers: adapt so many of the last layers only, which also spares the backward pass through the
+            others; default all.
     """
 
     r: int = Field(16, ge=1)
     alpha: float = Field(32.0, gt=0)
     dropout: float = Field(0.0, ge=0, lt=1)
     target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    top_layers: int | None = Field(None, ge=1)
 
 
 class TrainingSpec(_Strict):
