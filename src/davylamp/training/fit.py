@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,11 +14,12 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers.pytorch_utils import Conv1D
 
 from davylamp.errors import Fault, InputError, TrainingError
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.training.examples import Collator, Example
-from davylamp.training.spec import TrainingSpec
+from davylamp.training.spec import LoraSpec, TrainingSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,19 +177,32 @@ def _arguments(spec: TrainingSpec, precision: str, seed: int, folder: Path, on_c
 def _with_adapter(model: Any, spec: TrainingSpec) -> Any:
     from peft import LoraConfig, get_peft_model
 
-    targets, top = spec.lora.target_modules, spec.lora.top_layers
-    layers = int(model.config.get_text_config().num_hidden_layers)
-    if top is not None and top > layers:
-        raise InputError(Fault("training.lora.top_layers", top, f"at most {layers}, the layers of the model"))
+    targets = spec.lora.target_modules
     config = LoraConfig(
         task_type="CAUSAL_LM",
         r=spec.lora.r,
         lora_alpha=spec.lora.alpha,
         lora_dropout=spec.lora.dropout,
-        target_modules=targets if isinstance(targets, str) else list(targets),
-        layers_to_transform=None if top is None else list(range(layers - top, layers)),
+        target_modules=targets if spec.lora.top_layers is None else _in_top_layers(model, spec.lora),
     )
     return get_peft_model(model, config)
+
+
+def _in_top_layers(model: Any, lora: LoraSpec) -> list[str]:
+    """Full names of the linear layers to adapt; peft restricts layers only where modules are named one by one."""
+    layers, top = int(model.config.get_text_config().num_hidden_layers), lora.top_layers or 0
+    if top > layers:
+        raise InputError(Fault("training.lora.top_layers", top, f"at most {layers}, the layers of the model"))
+    found = []
+    for name, module in model.named_modules():
+        index = re.search(r"\.(\d+)\.", name)
+        linear = isinstance(module, torch.nn.Linear | Conv1D)
+        wanted = lora.target_modules == "all-linear" or name.rsplit(".", 1)[-1] in lora.target_modules
+        if linear and wanted and index is not None and int(index.group(1)) >= layers - top:
+            found.append(name)
+    if not found:
+        raise InputError(Fault("training.lora.target_modules", lora.target_modules, "names of linear layers"))
+    return found
 
 
 def _fingerprint(model: Any) -> tuple[float, float]:
