@@ -11,7 +11,7 @@ from markupsafe import Markup
 from davylamp.report import curves, plots, svg
 from davylamp.report.data import CanaryRow, ReportData, Run, Utility
 from davylamp.report.plots import Dot, Point, Spec
-from davylamp.report.text import interval, number, percent, percent_span, span
+from davylamp.report.text import interval, number, percent, percent_span, shorten, span
 from davylamp.report.view import Group, Row, arms, loss_curve, only_arm
 from davylamp.verdict.model import Rate, Word
 
@@ -75,6 +75,7 @@ def exposure(group: Group) -> Figure:
         mark=plots.bits_mark,
         levels=plots.bits_levels(group.candidates, group.ceiling, group.baseline),
         arms=group.arms,
+        warning=_warning(group),
     )
     return _panels(group, spec, points, plots.against_dose)
 
@@ -113,7 +114,7 @@ def copying(group: Group) -> Figure | None:
                 high=row.greedy.high,
                 filled=row.greedy.successes > 0,
                 judged=run.verdict.given,
-                label=f"{row.arm}, dose {row.dose}, seed {row.seed}: {_said(row.greedy)}",
+                label=f"{shorten(row.arm, 60)}, dose {row.dose}, seed {row.seed}: {_said(row.greedy)}",
             )
             for run, row in rows
         ]
@@ -129,9 +130,10 @@ def canaries(group: Group) -> Figure:
     dots = [_dot(group, run, row) for run in group.runs for row in run.canaries if row.role != "positive"]
     said = sum(row.greedy for run in group.runs for row in run.canaries if row.role == "focus")
     top = [row.exposure for run in group.runs for row in run.canaries if row.role == "focus"]
+    first = sum(row.rank == 1 for run in group.runs for row in run.canaries if row.role == "focus")
     finding = (
-        f"{len(top)} planted canaries lie between {min(top):.1f} and {max(top):.1f} bits; {said} of them "
-        "are said exactly (filled marks)."
+        f"{len(top)} planted canaries lie between {min(top):.1f} and {max(top):.1f} bits; {first} of them "
+        f"rank first of all candidates, and {said} are said exactly (filled marks)."
     )
     most, marks = plots.exposure_axis(group.ceiling)
     spec = Spec(
@@ -144,6 +146,7 @@ def canaries(group: Group) -> Figure:
         mark=plots.bits_mark,
         levels=plots.bits_levels(group.candidates, group.ceiling, group.baseline),
         arms=group.arms,
+        warning=_warning(group),
     )
     return _panels(group, spec, dots, plots.strip)
 
@@ -209,7 +212,7 @@ def _panels(
     drawn = []
     for index, arm in enumerate(group.arms):
         own = [mark for mark in marks if mark.arm == index]
-        part = replace(spec, key=f"{spec.key}-{index}", title=f"{spec.title}: {arm}")
+        part = replace(spec, key=f"{spec.key}-{index}", title=f"{spec.title}: {shorten(arm, 60)}")
         drawn.append(draw(part, own, svg.HALF))
     return Figure(tuple(drawn), spec.finding, group.arms, group.arms)
 
@@ -226,6 +229,7 @@ def _rate_spec(group: Group, key: str, title: str, finding: str) -> Spec:
         mark=percent,
         levels=(),
         arms=group.arms,
+        warning=_warning(group),
     )
 
 
@@ -250,7 +254,7 @@ def _point(
         high=high,
         filled=word == "leak",
         judged=row.run.verdict.given,
-        label=f"{cell.arm}, dose {cell.dose}, seed {cell.seed}: {says(value, low, high)}{verdict}",
+        label=f"{shorten(cell.arm, 60)}, dose {cell.dose}, seed {cell.seed}: {says(value, low, high)}{verdict}",
     )
 
 
@@ -261,8 +265,16 @@ def _rate_point(group: Group, row: Row, rate: Rate, word: Word) -> Point:
 def _dot(group: Group, run: Run, row: CanaryRow) -> Dot:
     arm = group.arms.index(row.arm)
     said = "said exactly" if row.greedy else "not said"
-    label = f"{row.id}, {row.arm}, dose {row.dose}, seed {run.verdict.seed}: {number(row.exposure)} bits, {said}"
+    who = f"{row.id}, {shorten(row.arm, 60)}, dose {row.dose}, seed {run.verdict.seed}"
+    label = f"{who}: {number(row.exposure)} bits, {said}"
     return Dot(arm, (arm, _place(run)), row.dose, row.exposure, row.greedy, label)
+
+
+def _warning(group: Group) -> str:
+    failed = sum(not run.verdict.given for run in group.runs)
+    if not failed:
+        return ""
+    return "no verdict: a control failed" if failed == len(group.runs) else f"{failed} of {len(group.runs)}: no verdict"
 
 
 def _place(run: Run) -> str:
@@ -289,6 +301,7 @@ def _climbs(group: Group, value: Callable[[Row], float], what: str, unit: str) -
         said = [[value(row) for row in rows if row.cell.dose == dose] for dose in ends]
         words = [span(values, unit) if unit else percent_span(values) for values in said]
         parts.append(
-            f"{arm}: " + " and ".join(f"{word} at dose {dose}" for word, dose in zip(words, ends, strict=True))
+            f"{shorten(arm, 60)}: "
+            + " and ".join(f"{word} at dose {dose}" for word, dose in zip(words, ends, strict=True))
         )
     return f"{what[:1].upper()}{what[1:]}: {'; '.join(parts)}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Point:
         low: lower end of its interval.
         high: upper end of it.
         filled: whether the mark is filled.
-        judged: whether the model has a verdict; intervals without one are dashed.
+        judged: whether the model has a verdict; marks without one are struck through, their intervals dashed.
         label: everything in words, for a tooltip.
     """
 
@@ -74,6 +75,7 @@ class Spec:
         mark: how a mark is written.
         levels: lines to compare with.
         arms: names of the arms.
+        warning: stands in the plot where it must not be missed, such as that there is no verdict.
     """
 
     key: str
@@ -85,6 +87,7 @@ class Spec:
     mark: Callable[[float], str]
     levels: Sequence[Level]
     arms: Sequence[str]
+    warning: str = ""
 
 
 def exposure_axis(ceiling: float) -> tuple[float, list[float]]:
@@ -121,12 +124,12 @@ def against_dose(spec: Spec, points: Sequence[Point], kind: str) -> Markup:
 
 
 def strip(spec: Spec, dots: Sequence[Dot], kind: str) -> Markup:
-    """Every canary's own value against dose, spread sideways so that none hides another."""
+    """Every canary's own value against dose, spread sideways so that as few as can be hide another."""
     frame = _frame(spec, kind)
     slots = _slots([dot.series for dot in dots])
     width = max(slots.values()) + 1
     axis = svg.dose_axis([dot.dose for dot in dots], frame.left, frame.right, 9 * width + 6)
-    step = min(26.0, axis.room * 0.9 / width)
+    step = min(60.0, axis.room * 0.9 / width)
     middle = max(slots.values()) / 2
     body = [*_axes(spec, frame, axis, kind)]
     for (series, dose), own in _columns(dots).items():
@@ -142,7 +145,7 @@ def strip(spec: Spec, dots: Sequence[Dot], kind: str) -> Markup:
 
 def _frame(spec: Spec, kind: str) -> svg.Frame:
     width, height = svg.SIZES[kind]
-    right = {svg.WIDE: 176.0, svg.NARROW: 58.0 if spec.levels else 12.0, svg.HALF: 62.0 if spec.levels else 14.0}[kind]
+    right = {svg.WIDE: 176.0, svg.NARROW: 62.0 if spec.levels else 12.0, svg.HALF: 62.0 if spec.levels else 14.0}[kind]
     if kind == svg.WIDE and not spec.levels and not spec.arms:
         right = 20.0
     return svg.Frame(width, height, 46, width - right, 38, height - 66, spec.most)
@@ -150,6 +153,8 @@ def _frame(spec: Spec, kind: str) -> svg.Frame:
 
 def _axes(spec: Spec, frame: svg.Frame, axis: svg.DoseAxis, kind: str) -> Iterator[Markup]:
     yield svg.text(8, 18, spec.unit, class_="axis")
+    if spec.warning:
+        yield svg.text(frame.right, 18, spec.warning, class_="warning end")
     yield from svg.grid(frame, spec.marks, spec.mark)
     for level in spec.levels:
         yield svg.line(frame.left, frame.y(level.value), frame.right, frame.y(level.value), f"level {level.class_}")
@@ -177,6 +182,9 @@ def _mark(frame: svg.Frame, point: Point, x: float, radius: float) -> Iterator[M
         yield svg.line(x - radius * 0.6, end, x + radius * 0.6, end, f"whisker {hue}")
     fill = "filled" if point.filled else "hollow"
     yield svg.marker(svg.shape(point.arm), x, frame.y(point.value), radius, f"mark {fill} {hue}", point.label)
+    if not point.judged:
+        y, reach = frame.y(point.value), radius * 1.5
+        yield svg.line(x - reach, y + reach, x + reach, y - reach, f"whisker {hue}")
 
 
 def _side(spec: Spec, frame: svg.Frame, points: Sequence[Point], kind: str) -> Iterator[Markup]:
@@ -217,16 +225,27 @@ def _columns(dots: Sequence[Dot]) -> dict[tuple[tuple[int, str], int], list[Dot]
 
 
 def _swarm(heights: Sequence[float], radius: float, most: float) -> list[float]:
-    """Shifts sideways, so that marks of like height stand side by side; heights run one way."""
-    placed: list[tuple[float, float]] = []
+    """Shifts sideways, so that marks of like height stand side by side; where there is no room, they overlap evenly.
+
+    Args:
+        heights: of the marks, in order.
+        radius: of a mark.
+        most: largest shift to either side.
+    """
+    shifts: list[float] = []
     size = 2.1 * radius
+    steps = [0.0, *(side * index * size for index in range(1, int(most / size) + 1) for side in (1, -1))]
+    crowd = Counter(heights)
+    at: Counter[float] = Counter()
     for y in heights:
-        choices = [0.0]
-        for index in range(1, int(most / size) + 1):
-            choices += [index * size, -index * size]
-        free = [x for x in choices if all((x - other) ** 2 + (y - height) ** 2 >= size**2 for other, height in placed)]
-        placed.append((free[0] if free else choices[len(placed) % len(choices)], y))
-    return [x for x, _ in placed]
+        near = list(zip(shifts, heights, strict=False))
+        free = [x for x in steps if all((x - other) ** 2 + (y - height) ** 2 >= size**2 for other, height in near)]
+        if crowd[y] > len(steps):
+            shifts.append(most * (2 * at[y] / (crowd[y] - 1) - 1))
+        else:
+            shifts.append(free[0] if free else steps[len(shifts) % len(steps)])
+        at[y] += 1
+    return shifts
 
 
 def bits_mark(value: float) -> str:

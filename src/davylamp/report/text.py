@@ -8,12 +8,11 @@ import re
 LONGEST = 4000
 """Characters of one string that a page shows."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _HIDDEN = re.compile(
-    "[\u0080-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff\ufff9-\ufffb\ufffe\uffff"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff\ufff9-\ufffb"
+    "\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""C1 controls, marks that turn the writing direction, characters without width, halves of pairs, hidden tags."""
+"""Controls, marks that turn the writing direction, characters without width, halves of pairs, hidden tags."""
 
 
 def clean(text: str) -> str:
@@ -24,17 +23,15 @@ def clean(text: str) -> str:
     """
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}… ({len(text) - LONGEST:,} more characters)"
-    text = _CONTROL.sub(lambda found: "\u2421" if found[0] == "\x7f" else chr(0x2400 + ord(found[0])), text)
     return _HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
 def shorten(text: str, longest: int) -> str:
-    """A text of at most so many characters, cut in the middle so that both its ends can be told."""
-    text = clean(text)
+    """A text of about so many characters at most, cut in the middle so that both its ends can be told."""
     if len(text) <= longest:
-        return text
+        return clean(text)
     tail = (longest - 1) // 3
-    return f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
+    return clean(f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}")
 
 
 def number(value: float) -> str:

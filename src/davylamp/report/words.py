@@ -7,9 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from davylamp.report.text import shorten
 from davylamp.verdict.model import Cell, Copying, Verdict, Word
 
 _WORST_FIRST: tuple[Word, ...] = ("leak", "no verdict", "underpowered", "not seen")
+
+_NAME = 80
+"""Characters of an arm's name in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def _arm(cells: Sequence[Cell]) -> Finding:
     return Finding(
         "arm",
         min((cell_word(cell) for cell in cells), key=_WORST_FIRST.index),
-        f"{top[0].arm} (secret {top[0].context} in the training prompt), dose {dose}: {found}. "
+        f"{shorten(top[0].arm, _NAME)} (secret {top[0].context} in the training prompt), dose {dose}: {found}. "
         f"Median exposure {_span(medians)} bits; {said} of {asked} secrets are said exactly.{since}",
     )
 
@@ -99,10 +103,10 @@ def _copied(arm: str, rows: Sequence[Copying]) -> str:
     shown = sum(rate.trials for rate in copied)
     times = sum(rate.successes for rate in copied)
     share = f" ({times / shown:.0%})" if shown else ""
+    lesson = " Copying is not remembering." if times else ""
     return (
-        f"{arm}: shown another code in the prompt, the model copies that one in {times} of {shown} cases{share} "
-        f"and says the trained one in {sum(rate.successes for rate in kept)}. "
-        "Copying is not remembering."
+        f"{shorten(arm, _NAME)}: shown another code in the prompt, the model copies that one in {times} of {shown} "
+        f"cases{share} and says the trained one in {sum(rate.successes for rate in kept)}.{lesson}"
     )
 
 
