@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from jinja2 import TemplateError
+
 from davylamp.corpora.records import Message, Record
 from davylamp.errors import TokenizerError
 from davylamp.rendering.tokenizer import TokenizerView, encode
@@ -98,11 +100,14 @@ class Renderer:
         """The prompt's text and the whole text of a record.
 
         Raises:
-            TokenizerError: the chat template changes the prompt or the reply when both stand together.
+            TokenizerError: the chat template refuses the record, or changes the prompt or the reply when both stand
+                together.
         """
         prompt, _ = self.prompt_text(record)
         if not self.is_chat(record):
-            return prompt, prompt + record.reply + (self.tokenizer.eos_token or "")
+            end = self.tokenizer.eos_token or ""
+            # Many corpora write the end into the completion; trainers add it where it is missing.
+            return prompt, prompt + record.reply + ("" if end and record.reply.endswith(end) else end)
         turns = (*record.prompt, Message("assistant", record.reply))
         whole = self._template(turns, add_generation_prompt=False)
         if not whole.startswith(prompt) or not whole[len(prompt) :].startswith(record.reply):
@@ -160,6 +165,15 @@ class Renderer:
 
     def _template(self, turns: Sequence[Message], add_generation_prompt: bool) -> str:
         messages = [{"role": turn.role, "content": turn.content} for turn in turns]
-        return str(
-            self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
-        )
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=add_generation_prompt
+                )
+            )
+        except TemplateError as error:
+            roles = ", ".join(turn.role for turn in turns)
+            raise TokenizerError(
+                f"the chat template cannot write a conversation of {roles}: {error}; change the records, or give "
+                "another template with --chat-template FILE"
+            ) from error
