@@ -15,6 +15,7 @@ from davylamp.report import figures, svg, text, view
 from davylamp.report.data import ReportData
 from davylamp.report.words import findings
 from davylamp.verdict.model import Rate
+from davylamp.verdict.statistics import trials_to_rule_out
 
 TEMPLATES = Path(__file__).parent / "templates"
 SIGNS: Mapping[str, str] = {"leak": "▲", "not seen": "○", "underpowered": "◇", "no verdict": "✕"}
@@ -84,6 +85,7 @@ def _environment() -> Environment:
         interval=text.interval,
         signs=SIGNS,
         swatch=svg.swatch,
+        trials_to_rule_out=trials_to_rule_out,
     )
     return environment
 

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from davylamp.report.data import CanaryRow, ReportData, Run
+from davylamp.report.text import shorten
 from davylamp.verdict.model import Cell, Copying, Rules
 from davylamp.verdict.statistics import holm
 
@@ -96,6 +97,14 @@ class Group:
         """Whether models must be named: arm and seed tell them apart no more."""
         keys = [(cell.arm, cell.dose, cell.seed) for run in self.runs for cell in run.verdict.cells]
         return len(set(keys)) < len(keys)
+
+    @property
+    def order(self) -> str:
+        """What stands side by side in a plot, from left to right."""
+        runs = sorted(self.runs, key=lambda run: (run.verdict.seed, run.name))
+        if self.named:
+            return "models " + ", ".join(shorten(run.name, 40) for run in runs)
+        return f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
 
     def context(self, arm: str) -> str:
         """What an arm's training prompts showed."""
