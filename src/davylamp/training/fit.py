@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.pytorch_utils import Conv1D
 
 from davylamp.errors import Fault, InputError, TrainingError
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.training.examples import Collator, Example
+from davylamp.training.examples import NO_LOSS, Collator, Example
 from davylamp.training.spec import LoraSpec, TrainingSpec
 
 
@@ -62,8 +63,10 @@ def fit(
         The trained model (with its adapter, where one was trained) and what happened.
 
     Raises:
-        TrainingError: the loss is not finite, or no parameter moved.
+        TrainingError: a step has no token to train on, the loss or the weights are not finite, or no parameter moved.
+        InputError: the model has none of the adapter's target modules.
     """
+    _check_steps(examples, spec)
     set_seed(seed)
     if spec.method == "lora":
         model = _with_adapter(model, spec)
@@ -83,7 +86,14 @@ def fit(
         # The library's own printing of logs would fill a quiet terminal.
         trainer.remove_callback(_printer())
         trainer.train()
-    if _fingerprint(model) == before:
+    after = _fingerprint(model)
+    if not all(map(math.isfinite, after)):
+        # The loss of a step is computed before its update, so that the last update shows here only.
+        raise TrainingError(
+            f"the weights are not finite after step {trainer.state.global_step}: lower learning_rate, set "
+            "max_grad_norm, or train in float32. Nothing was saved"
+        )
+    if after == before:
         raise TrainingError("no parameter moved in training: the learning rate is too small for the model's type")
     counts = {id(parameter): parameter for parameter in model.parameters()}.values()
     return model, FitReport(
@@ -95,6 +105,18 @@ def fit(
         trainable=sum(parameter.numel() for parameter in counts if parameter.requires_grad),
         parameters=sum(parameter.numel() for parameter in counts),
     )
+
+
+def _check_steps(examples: Sequence[Example], spec: TrainingSpec) -> None:
+    """The mean loss over no token is not a number, which would be blamed on the learning rate."""
+    size = spec.batch_size * spec.gradient_accumulation
+    for start in range(0, len(examples), size):
+        rows = examples[start : start + size]
+        if all(label == NO_LOSS for row in rows for label in row.labels[1:]):
+            raise TrainingError(
+                f"rows {start + 1} to {start + len(rows)}, which make one step, hold no token that receives loss: "
+                "their replies lie beyond max_length. Raise max_length, or take more rows a step (batch_size)"
+            )
 
 
 def resolve_precision(spec: TrainingSpec) -> str:
@@ -185,7 +207,12 @@ def _with_adapter(model: Any, spec: TrainingSpec) -> Any:
         lora_dropout=spec.lora.dropout,
         target_modules=targets if spec.lora.top_layers is None else _in_top_layers(model, spec.lora),
     )
-    return get_peft_model(model, config)
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        linear = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+        allowed = f"'all-linear', or names among {', '.join(sorted(linear))}"
+        raise InputError(Fault("training.lora.target_modules", targets, allowed)) from error
 
 
 def _in_top_layers(model: Any, lora: LoraSpec) -> list[str]:
