@@ -274,3 +274,19 @@ def test_all_faults_at_once():
     with pytest.raises(InputError) as error:
         ApproxDP(-1.0, 2.0, 0)
     assert [fault.field for fault in error.value.faults] == ["epsilon", "delta", "copies"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_overflow_no_nan_no_negative_probability_at_any_extreme():
+    risks = np.array([1e-300, 1e-12, 0.1, 0.5, 0.999, 1 - 2**-53])
+    made = [ApproxDP(e, d, k) for e in [*EPSILONS, 1e-320, 1e300] for d in DELTAS for k in (1, 2, 1000, 10**6)]
+    made += [GaussianDP(mu).group(k) for mu in (0.0, 1e-300, 1.0, 40.0) for k in (1, 10**6)]
+    for claim in made:
+        for values in (claim.power(LEVELS), claim.tradeoff(LEVELS), extraction_bound(claim, LEVELS)):
+            assert ((values >= 0) & (values <= 1)).all(), claim
+            assert (np.diff(values) >= -1e-15).all() or (np.diff(values) <= 1e-15).all(), claim
+        levels_of = claim.level(risks)
+        assert (np.isfinite(levels_of) & (levels_of <= 1)).all(), claim
+        best = claim.advantage()
+        assert 0 <= best.value <= 1, claim
+        assert 0 <= best.at <= 1, claim

@@ -99,8 +99,9 @@ def test_a_finer_grid_narrows_the_bracket_and_stays_inside_the_coarser():
     assert (fine.optimistic.power(GRID) >= coarse.optimistic.power(GRID) - 1e-9).all()
 
 
-def test_more_noise_fewer_steps_and_rarer_sampling_leak_less(usual):
-    for safer in (run(1.3, 0.004, 3000), run(1.1, 0.003, 3000), run(1.1, 0.004, 2000)):
+def test_more_noise_fewer_steps_and_rarer_sampling_leak_less():
+    usual = run(1.1, 0.004, 3000, 1e-3)
+    for safer in (run(1.3, 0.004, 3000, 1e-3), run(1.1, 0.003, 3000, 1e-3), run(1.1, 0.004, 2000, 1e-3)):
         assert (safer.power(GRID) <= usual.power(GRID) + 1e-12).all()
 
 
@@ -120,7 +121,7 @@ def test_two_different_runs_compose():
     assert both.gap < 1e-3
 
 
-@pytest.mark.parametrize("parameters", [(0.15, 0.5, 3), (50.0, 1e-6, 10)])
+@pytest.mark.parametrize("parameters", [(0.4, 0.5, 3), (50.0, 1e-6, 10)])
 def test_extreme_runs_stay_finite(parameters):
     ours = dp_sgd(*parameters)
     for values in (ours.power(GRID), ours.tradeoff(GRID), ours.optimistic.power(GRID)):

@@ -18,6 +18,7 @@ from scipy import special
 from davylamp.bounds import checks
 from davylamp.bounds.claims import ApproxDP, Claim, GaussianDP, claim_faults
 from davylamp.bounds.curves import PointsCurve, concave_hull
+from davylamp.bounds.extraction import ROUNDING
 from davylamp.errors import Fault
 
 Array = NDArray[np.float64]
@@ -46,7 +47,7 @@ def compose(*claims: Claim) -> Claim:
     merged = _merge_dp_sgd(list(claims))
     if len(merged) == 1:
         return merged[0]
-    pairs = [_enclose(claim) for claim in merged]
+    pairs = [enclose(claim) for claim in merged]
     outer = reduce(lambda a, b: _coarser(_product(a, b), keep_above=True), [outer for outer, _ in pairs])
     inner = reduce(lambda a, b: _coarser(_product(a, b), keep_above=False), [inner for _, inner in pairs])
     slack = curve_gap(outer, inner)
@@ -68,8 +69,9 @@ def outer_polygon(claim: Claim, grid: Array) -> PointsCurve:
 
     Args:
         claim: any claim.
-        grid: strictly rising levels from 0 to 1, at least 4.
+        grid: rising levels from 0 to 1, at least 4; those too close to their neighbours for a slope are left out.
     """
+    grid = _spaced(grid)
     w = np.asarray(claim.power(grid))
     slopes = np.diff(w) / np.diff(grid)
     before, after = slopes[:-2], slopes[2:]
@@ -84,7 +86,19 @@ def outer_polygon(claim: Claim, grid: Array) -> PointsCurve:
     if slopes[-2] > 0 and w[-2] < 1:
         x = np.append(x, min(1.0, grid[-2] + (1 - w[-2]) / slopes[-2]))
         y = np.append(y, min(1.0, w[-2] + slopes[-2] * (1 - grid[-2])))
-    return PointsCurve(*concave_hull(np.append(x, grid), np.append(np.minimum(y, 1.0), w)))
+    # Values carry a relative 1e-16, slopes between neighbours (apart by a thousandth or more) a thousandfold: lifted.
+    return PointsCurve(*concave_hull(np.append(x, grid), np.minimum(np.append(y, w) * (1 + ROUNDING), 1.0)))
+
+
+def _spaced(grid: Array) -> Array:
+    """Levels that differ by 0.2% or more, of themselves below 1/2 and of their complements above; keeps 0 and 1."""
+    kept, last = [0.0], -np.inf
+    for a in grid[(grid > 0) & (grid < 1)].tolist():
+        place = math.log(a) if a <= 0.5 else 2 * math.log(0.5) - math.log1p(-a)
+        if place >= last + 2e-3:
+            kept.append(a)
+            last = place
+    return np.array([*kept, 1.0])
 
 
 def _merge_dp_sgd(claims: list[Claim]) -> list[Claim]:
@@ -95,7 +109,7 @@ def _merge_dp_sgd(claims: list[Claim]) -> list[Claim]:
     return [*rest, join_runs(runs)] if runs else rest
 
 
-def _enclose(claim: Claim) -> tuple[PointsCurve, PointsCurve]:
+def enclose(claim: Claim) -> tuple[PointsCurve, PointsCurve]:
     """An outer and an inner polygon of a claim, the same one where it is a polygon itself."""
     from davylamp.bounds.dpsgd import DPSGD
 
@@ -138,7 +152,7 @@ def _masses(rising: Array) -> Array:
 
 
 def _coarser(curve: PointsCurve, keep_above: bool) -> PointsCurve:
-    """At most ``LARGEST_POLYGON`` vertices, moved to the given side: segments prolonged (above) or vertices dropped."""
+    """At most ``LARGEST_POLYGON`` vertices: an enclosing polygon (above), or some of the curve's own vertices."""
     a, w = curve.alphas, curve.powers
     count = len(a) - 1
     if count <= LARGEST_POLYGON:
@@ -150,14 +164,7 @@ def _coarser(curve: PointsCurve, keep_above: bool) -> PointsCurve:
     half = LARGEST_POLYGON // 2 - 2
     by_arc = np.searchsorted(arc, np.linspace(arc[0], arc[-1], half)).clip(0, count - 1)
     by_ratio = np.searchsorted(-ratio, np.linspace(-ratio[0], min(-ratio[-1], 60.0), half)).clip(0, count - 1)
-    keep = np.unique(np.concatenate([[0, count - 1], by_arc, by_ratio]))
-    if not keep_above:
-        return PointsCurve(*concave_hull(np.append(a[keep], [a[-2], 1.0]), np.append(w[keep], [w[-2], 1.0])))
-    slope = np.diff(w)[keep] / np.diff(a)[keep]
-    end_a, end_w, next_a, next_w = a[keep[:-1] + 1], w[keep[:-1] + 1], a[keep[1:]], w[keep[1:]]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        step = (next_w - end_w - slope[1:] * (next_a - end_a)) / (slope[:-1] - slope[1:])
-    step = np.clip(np.where(np.isfinite(step), step, 0.0), 0.0, next_a - end_a)
-    x = np.concatenate([[0.0], end_a + step, [a[-1]]])
-    y = np.concatenate([[w[0]], np.minimum(end_w + slope[:-1] * step, 1.0), [1.0]])
-    return PointsCurve(*concave_hull(x, y))
+    grid = a[np.unique(np.concatenate([[0, count], by_arc, by_ratio]))]
+    if keep_above:
+        return outer_polygon(curve, grid)
+    return PointsCurve(*concave_hull(grid, curve.power(grid)))

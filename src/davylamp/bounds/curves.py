@@ -228,11 +228,11 @@ class GroupedCurve:
         return {**self.base.as_dict(), "copies": self.copies}
 
 
-def symmetrised(curve: PointsCurve, orders: Literal["both", "one"] = "both") -> PointsCurve:
-    """The symmetric curve that a claim implies.
+def symmetrised(claim: Claim, orders: Literal["both", "one"] = "both") -> Claim:
+    """The symmetric curve that a claim implies; a symmetric claim is its own.
 
     Args:
-        curve: a curve by points.
+        claim: any claim; one that is neither symmetric nor given by points is first enclosed in a polygon.
         orders: ``both`` where the claim holds for each order of the two data sets, as f-DP means it: then
             ``max(f, f^-1)`` holds too (Dong et al. 2022, Prop. 2.4). ``one`` where ``f`` describes only one order
             (say, removing a record): then only the lower convex hull of ``min(f, f^-1)`` holds for both.
@@ -240,8 +240,20 @@ def symmetrised(curve: PointsCurve, orders: Literal["both", "one"] = "both") -> 
     Raises:
         InputError: ``orders`` is neither.
     """
-    if orders not in ("both", "one"):
-        checks.raise_faults([Fault("orders", orders, "'both' or 'one'")])
+    wrong = [] if orders in ("both", "one") else [Fault("orders", orders, "'both' or 'one'")]
+    checks.raise_faults(claim_faults("claim", claim), wrong)
+    if claim.symmetric:
+        return claim
+    return _symmetrised_points(claim if isinstance(claim, PointsCurve) else _polygon(claim), orders)
+
+
+def _polygon(claim: Claim) -> PointsCurve:
+    from davylamp.bounds.composition import enclose
+
+    return enclose(claim)[0]
+
+
+def _symmetrised_points(curve: PointsCurve, orders: str) -> PointsCurve:
     rising = curve.powers < 1
     mirror_x = np.concatenate([1 - curve.powers[rising], [0.0, 1.0]])
     mirror_y = np.concatenate([1 - curve.alphas[rising], [1 - curve._end, 1.0]])

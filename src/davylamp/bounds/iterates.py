@@ -25,12 +25,15 @@ def _drift(epsilon: float, delta: float, steps: Array, sign: float = 1.0) -> Arr
     """``delta * (e^(±n eps) - 1)/(±(e^eps - 1))``, what n steps of a line add (or take away) beside scaling."""
     if delta == 0:
         return np.zeros_like(steps)
-    if np.expm1(epsilon) == 0:
+    if np.expm1(min(epsilon, 700.0)) == 0:
         return delta * steps
     with np.errstate(over="ignore"):
-        growth = sign * np.expm1(sign * steps * epsilon)
-        # e^eps may overflow alone while the quotient is finite; one step up adds exactly delta.
-        ratio = growth / np.expm1(epsilon) if epsilon < 700 else growth * np.exp(-epsilon)
+        if epsilon < 700:
+            ratio = sign * np.expm1(sign * steps * epsilon) / np.expm1(epsilon)
+        else:
+            # e^eps overflows, but to 300 digits the quotient is e^((n-1) eps) upwards and e^-eps downwards.
+            ratio = np.where(steps > 0, np.exp((np.maximum(steps, 1) - 1 if sign > 0 else -1.0) * epsilon), 0.0)
+    # One step up adds exactly delta.
     return np.where((steps == 1) & (sign > 0), delta, delta * ratio)
 
 

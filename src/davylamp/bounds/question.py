@@ -91,6 +91,9 @@ class Question:
             "bits": reader.attempt("bits", read_bits) or PLAN_BITS,
         }
         reader.consistency(question)
+        if replace and "dpsgd" in text:
+            why = "Give the run's replace-one guarantee as --epsilon and --delta."
+            reader.faults.append(Fault("--replace", True, "absent with --dpsgd, which is for add or remove", why))
         if reader.faults or claim is None:
             raise InputError(reader.faults)
         made = cls(claim, prior=prior, replace=replace, copies_asked="copies" in text, **question)  # type: ignore[arg-type]
