@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from davylamp.canaries.manifest import Canary, Manifest
 from davylamp.errors import ScoringError
@@ -16,7 +17,7 @@ from davylamp.release.tree import TokenTree
 from davylamp.rendering.render import Renderer
 from davylamp.rendering.spans import CandidateTokenizer, CandidateTokens
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.scoring.ranks import Rank, rank_among
+from davylamp.scoring.ranks import TIE_MARGIN, Rank, rank_among
 
 MAX_CANDIDATES = 1_000_000
 """Largest space that is listed whole."""
@@ -36,6 +37,10 @@ class Exposure:
 
     Looks through the record's own prefix, by the release's log-probabilities. It is local: it reads only the
     conditionals along that prefix and the candidates, so that a secret that comes out elsewhere is not seen.
+
+    Attributes:
+        read: nodes of the candidates' trees that were read so far.
+        internal: nodes that reading every candidate would have taken.
     """
 
     name = "exposure"
@@ -57,6 +62,8 @@ class Exposure:
                 f"the secret space holds {manifest.space.size} secrets, more than the {MAX_CANDIDATES} that are listed "
                 "whole: plan a shorter secret or a smaller alphabet"
             )
+        self.read = 0
+        self.internal = 0
         self._manifest = manifest
         self._candidates = tuple(manifest.space.candidates())
         self._places = {secret: index for index, secret in enumerate(self._candidates)}
@@ -108,20 +115,46 @@ class Exposure:
             ),
         )
 
-    def _score(self, release: Release, tasks: Sequence[_Task]) -> list[np.ndarray]:
-        prefixes = [task.tokens.prefix for task in tasks]
-        trees = [self._tree(task.tokens) for task in tasks]
+    def log_likelihoods(self, release: Release, canary: Canary, probe: Probe = Probe.HIDDEN) -> NDArray[np.float64]:
+        """Log-likelihood of every candidate in nats, in the order of the secret space, none left out.
+
+        Args:
+            release: the model.
+            canary: one of the manifest's canaries.
+            probe: what the prompt shows.
+
+        Returns:
+            Shape (size of the space,).
+
+        Raises:
+            AccessError: the release gives no log-probabilities.
+            ScoringError: the canary cannot be scored.
+        """
+        require(release, self.name, *self.access)
+        task = self._task(canary, probe)
         if isinstance(release, TreeRelease):
-            with naming([task.canary for task in tasks]):
-                totals = release.tree_logprobs(prefixes, trees)
-            return [values[tree.leaves] for values, tree in zip(totals, trees, strict=True)]
-        scored = []
-        for task in tasks:
-            continuations = task.tokens.continuations
-            with naming([task.canary] * len(continuations)):
-                parts = release.logprobs([task.tokens.prefix] * len(continuations), continuations)
-            scored.append(np.asarray([part.sum() for part in parts]))
-        return scored
+            tree = self._tree(task.tokens)
+            with naming([canary]):
+                return release.tree_logprobs([task.tokens.prefix], [tree])[0][tree.leaves]
+        return self._by_sequences(release, task)
+
+    def _score(self, release: Release, tasks: Sequence[_Task]) -> list[NDArray[np.float64]]:
+        """Log-likelihoods as far as they bear on the rank: minus infinity for what is below the true secret."""
+        if not isinstance(release, TreeRelease):
+            return [self._by_sequences(release, task) for task in tasks]
+        trees = [self._tree(task.tokens) for task in tasks]
+        targets = [self._places[task.canary.secret] for task in tasks]
+        with naming([task.canary for task in tasks]):
+            scores = release.tree_ranks([task.tokens.prefix for task in tasks], trees, targets, TIE_MARGIN)
+        self.read += sum(score.read for score in scores)
+        self.internal += sum(score.internal for score in scores)
+        return [score.totals[tree.leaves] for score, tree in zip(scores, trees, strict=True)]
+
+    def _by_sequences(self, release: Release, task: _Task) -> NDArray[np.float64]:
+        continuations = task.tokens.continuations
+        with naming([task.canary] * len(continuations)):
+            parts = release.logprobs([task.tokens.prefix] * len(continuations), continuations)
+        return np.asarray([part.sum() for part in parts])
 
     def _tree(self, tokens: CandidateTokens) -> TokenTree:
         # Canaries that share a template share the candidates' tokens, and so the tree.
@@ -130,14 +163,14 @@ class Exposure:
             self._trees[key] = (tokens, TokenTree.of(tokens.continuations))
         return self._trees[key][1]
 
-    def _read(self, task: _Task, likelihoods: np.ndarray) -> list[Reading]:
+    def _read(self, task: _Task, likelihoods: NDArray[np.float64]) -> list[Reading]:
         rank = rank_among(likelihoods, self._places[task.canary.secret], task.canary.id)
         return [
             reading_of(task.canary, self._manifest.plan.seed, task.probe.value, "trained", measure, value, unit)
             for measure, value, unit in self._values(task.canary, rank, likelihoods)
         ]
 
-    def _values(self, canary: Canary, rank: Rank, likelihoods: np.ndarray) -> list[tuple[str, float, str]]:
+    def _values(self, canary: Canary, rank: Rank, likelihoods: NDArray[np.float64]) -> list[tuple[str, float, str]]:
         own = self._places[canary.secret]
         peers = np.asarray([index for index in self._planted if index != own], dtype=np.int64)
         among = rank_among(np.append(likelihoods[peers], likelihoods[own]), len(peers), canary.id)

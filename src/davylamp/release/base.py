@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from davylamp.errors import AccessError, Fault, InputError, ScoringError
-from davylamp.release.tree import TokenTree
+from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView
 
 
@@ -51,7 +51,7 @@ class Decoding:
         temperature: 0 for greedy decoding, else the softmax temperature.
         top_k: keep the k most likely tokens; 0 keeps all.
         top_p: keep the smallest set of tokens of at least this mass; 1 keeps all.
-        seed: seed of the sampling.
+        seed: seed of the sampling, at least 0; what is drawn also depends on how prompts are batched.
     """
 
     max_new_tokens: int
@@ -71,6 +71,7 @@ class Decoding:
             ("temperature", self.temperature, 0 <= self.temperature < float("inf"), "a number of at least 0"),
             ("top_k", self.top_k, self.top_k >= 0, "a whole number of at least 0"),
             ("top_p", self.top_p, 0 < self.top_p <= 1, "a number above 0 and at most 1"),
+            ("seed", self.seed, self.seed >= 0, "a whole number of at least 0"),
         ]
         if faults := [Fault(name, value, allowed) for name, value, fits, allowed in checks if not fits]:
             raise InputError(faults)
@@ -127,6 +128,16 @@ class TreeRelease(Protocol):
 
     def tree_logprobs(self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> list[NDArray[np.float64]]:
         """For each tree, the summed log-probability in nats of the path to each of its nodes."""
+        ...
+
+    def tree_ranks(
+        self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree], targets: Sequence[int], margin: float
+    ) -> list[TreeScores]:
+        """The same as far as it bears on the rank of one sequence of each tree.
+
+        Nodes whose total is more than ``margin`` nats below that of the target are not read on: log-probabilities
+        only fall along a path, so that nothing below them can outrank or tie with the target.
+        """
         ...
 
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from transformers import DynamicCache, GenerationConfig, LogitsProcessorList
 
 from davylamp.errors import ScoringError
-from davylamp.release.answers import FiniteLogits, agrees, check_finite
+from davylamp.release.answers import PATHS, FiniteLogits, agrees, check_finite
 from davylamp.release.base import Access, Decoding, PrefixError
-from davylamp.release.packed import PackedTrees
-from davylamp.release.tree import TokenTree
+from davylamp.release.cascade import Cascade, Stem, edges
+from davylamp.release.rounds import Rounds
+from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView
 
 LOG = logging.getLogger(__name__)
@@ -54,8 +55,9 @@ class LocalRelease:
         self._memory = memory
         self._base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = next(self._base.parameters()).device
-        self._trees = PackedTrees(self._base, memory)
+        self._trees = Cascade(self._base, memory)
         self._fast = self._trees.supported
+        self._proven = 0
         # A checkpoint's own sampling defaults would silently fill whatever a request leaves open.
         self._base.generation_config = GenerationConfig()
 
@@ -154,12 +156,13 @@ class LocalRelease:
         """
         self._check(prefixes, [len(p) + int(t.depths.max()) for p, t in zip(prefixes, trees, strict=True)])
         if self._fast and prefixes:
-            results = self._tree_packed(prefixes, trees)
+            results = [scores.totals for scores in self._cascade(prefixes, trees)]
             longest = max(range(len(prefixes)), key=lambda i: len(prefixes[i]))
             if agrees(results[longest], prefixes[longest], trees[longest], self.logprobs, self._base.dtype):
                 for i, totals in enumerate(results):
                     check_finite(totals, i, self._name)
                 return results
+            self._fast = False
             LOG.warning(
                 "%s (%s) does not score token trees as it scores sequences: scoring sequence by sequence, slowly",
                 self._name,
@@ -167,21 +170,81 @@ class LocalRelease:
             )
         return [self._tree_by_sequences(i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
 
-    def _tree_packed(self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> list[NDArray[np.float64]]:
-        results: list[NDArray[np.float64]] = []
-        step = self._trees.prefixes_at_once([len(p) for p in prefixes])
+    def tree_ranks(
+        self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree], targets: Sequence[int], margin: float
+    ) -> list[TreeScores]:
+        """The totals of :meth:`tree_logprobs` as far as they bear on the rank of one sequence of each tree.
+
+        Args:
+            prefixes: token ids, none empty.
+            trees: one a prefix.
+            targets: index of a sequence of each tree.
+            margin: nats; nodes whose total is more than this below the target's are not read on.
+
+        Raises:
+            PrefixError: as for :meth:`tree_logprobs`.
+            ScoringError: the memory allowed is too small.
+        """
+        self._check(prefixes, [len(p) + int(t.depths.max()) for p, t in zip(prefixes, trees, strict=True)])
+        if not prefixes:
+            return []
+        # What the check costs would outweigh a pruned reading, and what it finds depends on the length alone.
+        longest = max(range(len(prefixes)), key=lambda i: len(prefixes[i]))
+        if self._fast and len(prefixes[longest]) > self._proven:
+            self.tree_logprobs([prefixes[longest]], [trees[longest].sample(PATHS)])
+            if self._fast:
+                self._proven = len(prefixes[longest])
+        if not self._fast:
+            totals = [self._tree_by_sequences(i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
+            counts = [len(tree.internal) for tree in trees]
+            return [TreeScores(*each) for each in zip(totals, counts, counts, strict=True)]
+        scores = self._cascade(prefixes, trees, targets, margin)
+        for i, score in enumerate(scores):
+            check_finite(score.totals, i, self._name)
+        return scores
+
+    def _cascade(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        trees: Sequence[TokenTree],
+        targets: Sequence[int] | None = None,
+        margin: float = 0.0,
+    ) -> list[TreeScores]:
+        """Read the trees; the path of each target is read together with its prefix."""
+        wanted = [None] * len(trees) if targets is None else list(targets)
+        paths = [
+            [] if target is None else tree.path(int(tree.leaves[target]))[:-1]
+            for tree, target in zip(trees, wanted, strict=True)
+        ]
+        lengths = [len(prefix) + len(path) for prefix, path in zip(prefixes, paths, strict=True)]
+        spread = max(lengths) - min(len(prefix) for prefix in prefixes) + 1
+        step = self._trees.prefixes_at_once(lengths, spread)
+        results: list[TreeScores] = []
         for start in range(0, len(prefixes), step):
-            some, their = prefixes[start : start + step], trees[start : start + step]
-            ids, mask = self._pad(some)
-            lasts = torch.tensor([len(p) - 1 for p in some], device=self._device)
-            kept, places = torch.unique(lasts, return_inverse=True)
+            some = range(start, min(start + step, len(prefixes)))
+            ids, mask = self._pad([[*prefixes[i], *trees[i].tokens[paths[i]].tolist()] for i in some])
+            first = min(len(prefixes[i]) for i in some) - 1
             with self._answering():
                 # Without a configuration the cache keeps every key, also where a layer's window is short.
                 answer = self._model(
-                    ids, attention_mask=mask, logits_to_keep=kept, cache=DynamicCache(), use_cache=True
+                    ids,
+                    attention_mask=mask,
+                    logits_to_keep=ids.shape[1] - first,
+                    cache=DynamicCache(),
+                    use_cache=True,
                 )
-                roots = answer.logits[torch.arange(len(some), device=self._device), places]
-                results += self._trees.score(self._model, answer.cache, roots, [len(p) for p in some], their)
+                stems = []
+                for row, i in enumerate(some):
+                    rounds, begin = Rounds(trees[i], wanted[i], margin), len(prefixes[i]) - 1 - first
+                    path = np.asarray([-1, *paths[i]], dtype=np.int64)
+                    nodes, parents = rounds.children(path)
+                    logits = answer.logits[row, begin : begin + len(path)]
+                    rounds.edges[nodes] = edges(logits, parents, trees[i].tokens[nodes])
+                    stem = Stem(row, len(prefixes[i]), rounds)
+                    stem.adopt(path[1:], answer.cache)
+                    stems.append(stem)
+                self._trees.run(self._model, answer.cache, stems)
+            results += [stem.rounds.scores() for stem in stems]
         return results
 
     def generate(self, prompts: Sequence[Sequence[int]], decoding: Decoding) -> list[list[int]]:
@@ -212,7 +275,9 @@ class LocalRelease:
         for batch in self._batches(sorted(range(len(prompts)), key=lambda i: len(prompts[i])), lengths, self._stateful):
             ids, mask = self._pad([prompts[i] for i in batch], left=True)
             with self._answering(), torch.random.fork_rng():
-                torch.manual_seed(decoding.seed + batch[0])
+                # Mixed, not added: a neighbour's batch under the next seed must not draw the same numbers.
+                mixed = np.random.SeedSequence([decoding.seed, batch[0]]).generate_state(1, np.uint64)
+                torch.manual_seed(int(mixed[0]))
                 made = self._model.generate(
                     input_ids=ids,
                     attention_mask=mask,

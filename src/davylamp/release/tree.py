@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +89,11 @@ class TokenTree:
             node = int(self.parents[node])
         return nodes[::-1]
 
+    def sample(self, count: int) -> TokenTree:
+        """The tree of ``count`` of the sequences, as far from each other in their order as there are."""
+        chosen = np.unique(np.linspace(0, len(self.leaves) - 1, count).astype(np.int64))
+        return TokenTree.of([self.tokens[self.path(int(leaf))].tolist() for leaf in self.leaves[chosen]])
+
     def sum_over_paths(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum a value of each edge (from a node's parent to the node) along the path to every node."""
         totals = edges.copy()
@@ -97,39 +102,21 @@ class TokenTree:
             totals[level] += totals[self.parents[level]]
         return totals
 
-    def chunks(self, size: int) -> Iterator[TreeChunk]:
-        """Cut the internal nodes into pieces that a model can read in one pass each.
-
-        Every piece begins with the ancestors of its first node, so that a piece holds all ancestors of each
-        of its nodes: nodes are in depth-first order, and an ancestor of a later node of the piece is either in
-        it or an ancestor of its first.
-
-        Args:
-            size: nodes of a piece, ancestors not counted; at least 1.
-        """
-        internal = self.internal
-        for start in range(0, len(internal), size):
-            piece = internal[start : start + size]
-            ancestors = self.path(int(self.parents[piece[0]])) if self.parents[piece[0]] >= 0 else []
-            yield TreeChunk(np.asarray([*ancestors, *piece], dtype=np.int64), len(ancestors))
-
 
 @dataclass(frozen=True, slots=True)
-class TreeChunk:
-    """Nodes of a tree that are read in one pass.
+class TreeScores:
+    """What reading a tree gave.
 
     Attributes:
-        nodes: indices into the tree, ancestors of the first node before it, shape (n,).
-        repeated: how many of them are such ancestors, read again for their keys and values only.
+        totals: for each node the summed log-probability in nats of the path to it, shape (nodes,); minus
+            infinity below a node that was dropped.
+        read: nodes that were read by the model.
+        internal: nodes that a full reading would have read.
     """
 
-    nodes: Ints
-    repeated: int
-
-    def ancestry(self, tree: TokenTree) -> NDArray[np.bool_]:
-        """Whether the node of column j is that of row i or an ancestor of it, shape (n, n)."""
-        row, column = self.nodes[:, None], self.nodes[None, :]
-        return (column <= row) & (row < tree.ends[self.nodes][None, :])
+    totals: NDArray[np.float64]
+    read: int
+    internal: int
 
 
 def _ends(depths: Ints) -> Ints:

@@ -41,22 +41,25 @@ def rank_among(log_likelihoods: NDArray[np.float64], true: int, name: str) -> Ra
     """The exact rank of one candidate among all.
 
     Args:
-        log_likelihoods: in nats, shape (candidates,).
+        log_likelihoods: in nats, shape (candidates,); minus infinity for one that is below the true secret.
         true: index of the true secret.
         name: the canary's name, for messages.
 
     Raises:
-        ScoringError: a log-likelihood is not finite.
+        ScoringError: a log-likelihood is NaN or positive infinity.
     """
-    if not np.isfinite(log_likelihoods).all():
-        bad = int((~np.isfinite(log_likelihoods)).sum())
+    broken = np.isnan(log_likelihoods) | np.isposinf(log_likelihoods)
+    if broken.any():
+        bad = int(broken.sum())
         raise ScoringError(
             f"canary {name}: the model's answer is not finite for {bad} of {len(log_likelihoods)} candidates "
             "(NaN or infinite logits); score in float32, or check the checkpoint"
         )
     own = float(log_likelihoods[true])
     # One difference for both, so that rounding cannot put a candidate into both groups, or into none.
-    lead = log_likelihoods - own
+    # A secret of probability 0 is tied with all others of probability 0.
+    with np.errstate(invalid="ignore"):
+        lead = np.where(log_likelihoods == own, 0.0, log_likelihoods - own)
     above = int((lead > TIE_MARGIN).sum())
     tied = int((np.abs(lead) <= TIE_MARGIN).sum()) - 1
     return Rank(1 + above + tied / 2, tied, len(log_likelihoods), own)

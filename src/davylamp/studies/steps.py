@@ -185,7 +185,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     training = _training(folder)
     release, renderer = _release(folder, request, training)
     begun = time.perf_counter()
-    frame, merged = _readings(release, renderer, manifest, request.spec, reporter)
+    frame, notes = _readings(release, renderer, manifest, request.spec, reporter)
     seconds = {"model": time.perf_counter() - begun}
     reference = _reference(request, release)
     if reference is not None:
@@ -204,7 +204,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
             "reference": None if reference is None else reference.name,
             "style": renderer.style,
             "spec": request.spec.model_dump(mode="json"),
-            "merged": merged,
+            **notes,
             "seconds": seconds,
             "peak_memory_bytes": peak_memory(),
             "versions": versions(),
@@ -292,14 +292,18 @@ def _reference(request: AuditRequest, release: LocalRelease) -> LocalRelease | N
 
 def _readings(
     release: LocalRelease, renderer: Renderer, manifest: Manifest, spec: AuditSpec, reporter: Reporter
-) -> tuple[Any, list[str]]:
+) -> tuple[Any, dict[str, Any]]:
     from davylamp.measures.exposure import Exposure
     from davylamp.measures.recovery import Recovery
 
     exposure = Exposure(manifest, renderer)
     found = exposure.measure(release, spec.exposure_probes, reporter)
     found += Recovery(manifest, renderer).measure(release, spec.probes, reporter)
-    return tables.table(found), exposure.merged()
+    notes = {
+        "merged": exposure.merged(),
+        "candidate_tokens": {"read": exposure.read, "in_all": exposure.internal},
+    }
+    return tables.table(found), notes
 
 
 def _utility(folder: RunFolder, spec: UtilitySpec, release: LocalRelease, renderer: Renderer) -> None:
