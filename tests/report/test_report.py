@@ -246,6 +246,8 @@ def test_many_arms_and_doses_get_a_plot_each(tmp_path: Path) -> None:
         width = float(svg.attributes["viewbox"].split()[2])
         assert all(0 <= float(text.attributes["x"]) <= width for text in svg.all("text"))
         assert "(equal steps)" in svg.text
+    copied = [node for node in root.all("svg") if node.attributes.get("aria-labelledby", "").startswith("g0-copied")]
+    assert len(copied) == 4
 
 
 def test_spaces_of_two_sizes_are_not_drawn_together(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from davylamp.report import curves, plots, svg
-from davylamp.report.data import CanaryRow, ReportData, Run, Utility
+from davylamp.report.data import CanaryRow, Run
 from davylamp.report.plots import Dot, Point, Spec
 from davylamp.report.text import interval, number, percent, percent_span, shorten, span
 from davylamp.report.view import Group, Row, arms, loss_curve, only_arm
-from davylamp.verdict.model import Rate, Word
+from davylamp.verdict.model import Copying, Rate, Word
 
 Mark = TypeVar("Mark", Point, Dot)
 CROWDED = 48
@@ -35,25 +35,6 @@ class Figure:
     finding: str
     panels: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UtilityTable:
-    """What was measured in the same way, on the same rows.
-
-    Attributes:
-        name: what, in words.
-        source: where the rows came from.
-        sha256: hash of that source.
-        rows: base first, then models without canaries, then the audited ones.
-        figure: the rates as a plot.
-    """
-
-    name: str
-    source: str
-    sha256: str
-    rows: tuple[Utility, ...]
-    figure: Figure
 
 
 def exposure(group: Group) -> Figure:
@@ -92,37 +73,51 @@ def recovery(group: Group) -> Figure:
 def copying(group: Group) -> Figure | None:
     """How often the code shown is copied, and how often the trained one is said instead."""
     pairs = group.copies("replacement")
-    if not pairs:
-        return None
-    shown = [(run, other) for run, _, other in pairs if other is not None]
-    panels, drawings, findings = [], [], []
-    for key, title, rows in (
-        ("copied", "says the code that is shown", shown),
+    sides = (
+        ("copied", "says the code that is shown", [(run, other) for run, _, other in pairs if other is not None]),
         ("kept", "says the trained code instead", [(run, row) for run, row, _ in pairs]),
-    ):
-        values = [row.greedy.value for _, row in rows if row.dose]
-        if not values:
+    )
+    panels: list[str] = []
+    drawings: list[Markup] = []
+    findings = []
+    for key, title, rows in sides:
+        if not rows:
             continue
-        finding = f"The model {title} in {percent_span(values)} of the cases of an arm, dose and model."
-        points = [
-            Point(
-                arm=group.arms.index(row.arm),
-                series=(group.arms.index(row.arm), _place(run)),
-                dose=row.dose,
-                value=row.greedy.value,
-                low=row.greedy.low,
-                high=row.greedy.high,
-                filled=row.greedy.successes > 0,
-                judged=run.verdict.given,
-                label=f"{shorten(row.arm, 60)}, dose {row.dose}, seed {row.seed}: {_said(row.greedy)}",
-            )
-            for run, row in rows
-        ]
-        spec = _rate_spec(group, key, f"Shown a replacement code, the model {title}", finding)
-        drawings.append(plots.against_dose(spec, points, svg.HALF))
-        panels.append(title)
+        finding = f"{title[0].upper()}{title[1:]}: {_copied(group, [row for _, row in rows])}."
         findings.append(finding)
-    return Figure(tuple(drawings), " ".join(findings), tuple(panels), group.arms)
+        spec = _rate_spec(group, key, f"Shown a replacement code, the model {title}", finding)
+        points = [_copy_point(group, run, row) for run, row in rows]
+        if len({(point.series, point.dose) for point in points}) <= CROWDED // 2:
+            panels.append(title)
+            drawings.append(plots.against_dose(spec, points, svg.HALF))
+        else:
+            panels += [f"{title}: {shorten(arm, 40)}" for arm in group.arms]
+            drawings += _by_arm(group, spec, points, plots.against_dose)
+    return Figure(tuple(drawings), " ".join(findings), tuple(panels), group.arms) if panels else None
+
+
+def _copied(group: Group, rows: Sequence[Copying]) -> str:
+    parts = []
+    for arm in group.arms:
+        values = [row.greedy.value for row in rows if row.dose and row.arm == arm]
+        if values:
+            parts.append(f"{shorten(arm, 60)} {percent_span(values)}")
+    return "; ".join(parts)
+
+
+def _copy_point(group: Group, run: Run, row: Copying) -> Point:
+    arm = group.arms.index(row.arm)
+    return Point(
+        arm=arm,
+        series=(arm, _place(run)),
+        dose=row.dose,
+        value=row.greedy.value,
+        low=row.greedy.low,
+        high=row.greedy.high,
+        filled=row.greedy.successes > 0,
+        judged=run.verdict.given,
+        label=f"{shorten(row.arm, 60)}, dose {row.dose}, seed {row.seed}: {_said(row.greedy)}",
+    )
 
 
 def canaries(group: Group) -> Figure:
@@ -169,36 +164,6 @@ def losses(runs: Sequence[Run]) -> Figure | None:
     return Figure(tuple(drawings), finding, (), names if any(arm is not None for arm, _, _ in drawn) else ())
 
 
-def utilities(data: ReportData) -> list[UtilityTable]:
-    """Utilities by what was measured."""
-    keys = dict.fromkeys((each.name, each.source, each.sha256) for each in data.utilities)
-    names = [run.name for run in data.runs]
-    made = []
-    for index, key in enumerate(keys):
-        rows = [each for each in data.utilities if (each.name, each.source, each.sha256) == key]
-        rows.sort(key=lambda each: (each.who in names, each.who != "base", each.who))
-        made.append(UtilityTable(*key, tuple(rows), _utility_figure(f"utility{index}", key[0], rows, data.runs)))
-    return made
-
-
-def _utility_figure(key: str, name: str, rows: Sequence[Utility], runs: Sequence[Run]) -> Figure:
-    names = arms(runs)
-    single = {run.name: only_arm(run) for run in runs}
-    kinds = (
-        ("the base model", [row for row in rows if row.who == "base"]),
-        ("without canaries", [row for row in rows if row.who != "base" and row.who not in single]),
-        ("with canaries", [row for row in rows if row.who in single]),
-    )
-    said = [f"{kind} {percent_span([row.successes / row.trials for row in own])}" for kind, own in kinds if own]
-    finding = f"{name}: {'; '.join(said)}."
-    bars = []
-    for row in rows:
-        arm = single.get(row.who)
-        place = None if arm is None else names.index(arm)
-        bars.append((row.who, place, row.successes / row.trials, row.low, row.high))
-    return Figure((curves.rates(key, name, finding, bars),), finding)
-
-
 _BOTH = (svg.WIDE, svg.NARROW)
 
 
@@ -209,12 +174,18 @@ def _panels(
     columns = {(mark.series, mark.dose) for mark in marks}
     if len(columns) <= CROWDED or len(group.arms) == 1:
         return Figure(tuple(draw(spec, marks, kind) for kind in _BOTH), spec.finding, (), group.arms)
-    drawn = []
-    for index, arm in enumerate(group.arms):
-        own = [mark for mark in marks if mark.arm == index]
-        part = replace(spec, key=f"{spec.key}-{index}", title=f"{spec.title}: {shorten(arm, 60)}")
-        drawn.append(draw(part, own, svg.HALF))
+    drawn = _by_arm(group, spec, marks, draw)
     return Figure(tuple(drawn), spec.finding, group.arms, group.arms)
+
+
+def _by_arm(
+    group: Group, spec: Spec, marks: Sequence[Mark], draw: Callable[[Spec, Sequence[Mark], str], Markup]
+) -> list[Markup]:
+    parts = [
+        replace(spec, key=f"{spec.key}-{index}", title=f"{spec.title}: {shorten(arm, 60)}")
+        for index, arm in enumerate(group.arms)
+    ]
+    return [draw(part, [mark for mark in marks if mark.arm == index], svg.HALF) for index, part in enumerate(parts)]
 
 
 def _rate_spec(group: Group, key: str, title: str, finding: str) -> Spec:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from davylamp.report import figures, svg, text, view
 from davylamp.report.data import ReportData
+from davylamp.report.utility import utilities
 from davylamp.report.words import findings
 from davylamp.verdict.model import Rate
 from davylamp.verdict.statistics import trials_to_rule_out
@@ -48,7 +49,7 @@ def render(data: ReportData) -> str:
         rules=view.rules(data),
         ruled_out=view.ruled_out(data),
         distinct_examples=view.examples(data),
-        utilities=figures.utilities(data),
+        utilities=utilities(data),
         losses=figures.losses(data.runs),
         settings=_shared_settings(data),
         versions=view.same([run.audit.get("versions") for run in data.runs]),

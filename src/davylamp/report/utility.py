@@ -1,0 +1,61 @@
+"""What the models are still good for, as tables and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from davylamp.report import curves
+from davylamp.report.data import ReportData, Run, Utility
+from davylamp.report.figures import Figure
+from davylamp.report.text import percent_span
+from davylamp.report.view import arms, only_arm
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityTable:
+    """What was measured in the same way, on the same rows.
+
+    Attributes:
+        name: what, in words.
+        source: where the rows came from.
+        sha256: hash of that source.
+        rows: base first, then models without canaries, then the audited ones.
+        figure: the rates as a plot.
+    """
+
+    name: str
+    source: str
+    sha256: str
+    rows: tuple[Utility, ...]
+    figure: Figure
+
+
+def utilities(data: ReportData) -> list[UtilityTable]:
+    """Utilities by what was measured."""
+    keys = dict.fromkeys((each.name, each.source, each.sha256) for each in data.utilities)
+    names = [run.name for run in data.runs]
+    made = []
+    for index, key in enumerate(keys):
+        rows = [each for each in data.utilities if (each.name, each.source, each.sha256) == key]
+        rows.sort(key=lambda each: (each.who in names, each.who != "base", each.who))
+        made.append(UtilityTable(*key, tuple(rows), _utility_figure(f"utility{index}", key[0], rows, data.runs)))
+    return made
+
+
+def _utility_figure(key: str, name: str, rows: Sequence[Utility], runs: Sequence[Run]) -> Figure:
+    names = arms(runs)
+    single = {run.name: only_arm(run) for run in runs}
+    kinds = (
+        ("the base model", [row for row in rows if row.who == "base"]),
+        ("without canaries", [row for row in rows if row.who != "base" and row.who not in single]),
+        ("with canaries", [row for row in rows if row.who in single]),
+    )
+    said = [f"{kind} {percent_span([row.successes / row.trials for row in own])}" for kind, own in kinds if own]
+    finding = f"{name}: {'; '.join(said)}."
+    bars = []
+    for row in rows:
+        arm = single.get(row.who)
+        place = None if arm is None else names.index(arm)
+        bars.append((row.who, place, row.successes / row.trials, row.low, row.high))
+    return Figure((curves.rates(key, name, finding, bars),), finding)
