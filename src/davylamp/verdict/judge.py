@@ -25,11 +25,13 @@ def judge(readings: pl.DataFrame, space: AlphabetSpace, rules: Rules) -> Verdict
         rules: what to decide by.
 
     Raises:
-        RunFolderError: the readings hold several models, or lack a control or a measure.
+        RunFolderError: the readings hold several models, lack a control or a measure, or one value stands twice
+            or is no number.
     """
     seeds = readings["seed"].unique().to_list()
     if len(seeds) != 1:
         raise RunFolderError(f"a verdict judges one model, but the readings hold the seeds {sorted(seeds)}")
+    _check(readings)
     hidden = readings.filter((pl.col("probe") == "hidden") & (pl.col("target") == "trained"))
     groups = [_Group.of(key, part, space.size) for key, part in _groups(hidden)]
     controls = _controls(groups, space.size, rules)
@@ -96,11 +98,33 @@ def _groups(frame: pl.DataFrame) -> Iterator[tuple[tuple[str, str, int, int, str
         yield (str(arm), str(context), int(str(dose)), int(str(seed)), str(role)), part
 
 
+def _check(readings: pl.DataFrame) -> None:
+    """Nothing that is counted may be counted twice, or be no number."""
+    one = ["canary", "probe", "target", "measure"]
+    twice = readings.filter(readings.select(one).is_duplicated())
+    if len(twice):
+        canary, probe, _, measure = twice.select(one).row(0)
+        models = ", ".join(sorted(set(twice["release"])))
+        raise RunFolderError(
+            f"the readings hold {measure} of canary {canary}, {probe}, more than once (release: {models}): judge the "
+            "readings of one model at a time"
+        )
+    broken = readings.filter(~pl.col("value").is_finite().fill_null(False))
+    if len(broken):
+        canary, probe, _, measure = broken.select(one).row(0)
+        raise RunFolderError(f"{measure} of canary {canary}, {probe}, is no number: run `davylamp audit` again")
+
+
 def _values(part: pl.DataFrame, measure: str, key: tuple[object, ...]) -> list[float]:
-    values = part.filter(pl.col("measure") == measure).sort("canary")["value"].to_list()
-    if not values:
-        raise RunFolderError(f"the readings have no {measure} for {key}: run `davylamp audit` again")
-    return values
+    """One value for each canary of the group, in the order of their ids."""
+    found = part.filter(pl.col("measure") == measure).sort("canary")
+    missing = sorted(set(part["canary"]) - set(found["canary"]))
+    if missing:
+        raise RunFolderError(
+            f"the readings have no {measure} for {len(missing)} canaries of {key} ({missing[0]} is one): run "
+            "`davylamp audit` again"
+        )
+    return found["value"].to_list()
 
 
 def _controls(groups: list[_Group], candidates: int, rules: Rules) -> list[Control]:

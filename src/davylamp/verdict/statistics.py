@@ -29,7 +29,8 @@ def uniform_ranks_p(worst_ranks: Sequence[float], candidates: int) -> float:
         InputError: there is no rank, or one lies outside 1 to N.
     """
     ranks = np.asarray(worst_ranks, dtype=np.float64)
-    if ranks.size == 0 or (ranks < 1).any() or (ranks > candidates).any():
+    # Written so that NaN, which compares false with everything, is refused too.
+    if ranks.size == 0 or not ((ranks >= 1) & (ranks <= candidates)).all():
         raise InputError(Fault("worst_ranks", ranks.tolist(), f"a non-empty list of ranks from 1 to {candidates}"))
     return float(stats.gamma.sf(-np.log(ranks / candidates).sum(), ranks.size))
 
@@ -60,5 +61,23 @@ def trials_to_rule_out(share: float, confidence: float) -> int:
     """Trials without a success that a two-sided Clopper-Pearson interval needs to exclude a rate.
 
     With no success the upper end is ``1 - (tail)^(1/n)`` with ``tail = (1 - confidence) / 2``.
+
+    Args:
+        share: the rate, in (0, 1).
+        confidence: coverage of the interval, in (0, 1).
+
+    Raises:
+        InputError: an argument is outside its range.
     """
-    return math.ceil(math.log((1 - confidence) / 2) / math.log1p(-share))
+    faults = [
+        Fault(name, value, "a number above 0 and below 1")
+        for name, value in (("share", share), ("confidence", confidence))
+        if not 0 < value < 1
+    ]
+    if faults:
+        raise InputError(faults)
+    trials = max(1, math.ceil(math.log((1 - confidence) / 2) / math.log1p(-share)))
+    # A quotient that is a whole number may come out on either side of it.
+    if trials > 1 and clopper_pearson(0, trials - 1, confidence).high <= share:
+        trials -= 1
+    return trials if clopper_pearson(0, trials, confidence).high <= share else trials + 1
