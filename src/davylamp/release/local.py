@@ -142,6 +142,27 @@ class LocalRelease:
                 check_finite(rows[i], i, self._name)
         return np.stack(rows) if rows else np.empty((0, self._vocabulary))
 
+    def rows_along(self, prefix: Sequence[int], continuation: Sequence[int]) -> Iterator[NDArray[np.float64]]:
+        """Log-probabilities in nats of every token at the place of each token of a continuation, from one pass.
+
+        Yields:
+            Blocks of rows in order, shape (rows, vocabulary), so that a long text needs its logits only.
+
+        Raises:
+            PrefixError: the prefix is empty, both are longer than the model's context, or an answer is not finite.
+        """
+        self._check([prefix], [len(prefix) + len(continuation)])
+        if not continuation:
+            return
+        ids, mask = self._pad([[*prefix, *continuation[:-1]]])
+        with self._answering():
+            logits = self._model(ids, attention_mask=mask, logits_to_keep=len(continuation)).logits[0]
+        for block in logits.split(max(1, self._memory // (32 * self._vocabulary))):
+            wide = block.double()
+            rows = (wide - torch.logsumexp(wide, dim=-1, keepdim=True)).cpu().numpy()
+            check_finite(rows, 0, self._name)
+            yield rows
+
     def tree_logprobs(self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> list[NDArray[np.float64]]:
         """For each tree, the summed log-probability in nats of the path to each of its nodes.
 
