@@ -13,6 +13,7 @@ Context = Literal["visible", "redacted"]
 """What the input shows of the secret in training: the secret itself, or a mask in its place."""
 
 SLOT = re.compile(r"\{(\w+)\}")
+ARM_NAME = re.compile(r"\w[\w-]*")
 HOST_SLOTS = ("prompt", "completion")
 """Slots that are filled from a background row that the canary takes as its host."""
 
@@ -111,6 +112,11 @@ class Plan(_Strict):
         faults = self._template_faults()
         if len(set(self.doses)) != len(self.doses):
             faults.append(f"doses {list(self.doses)} name a dose twice")
+        faults += [
+            f"arms: {name!r} names a folder, so that it may hold letters, digits, '_' and '-' only"
+            for name in self.arms
+            if not ARM_NAME.fullmatch(name)
+        ]
         if "control" in self.arms:
             faults.append("arms: the name 'control' is taken by the positive control")
         if self.mask in self.space:

@@ -99,6 +99,8 @@ class Recipe(_Strict):
             raise ValueError(f"seeds {list(self.seeds)} name a seed twice")
         if self.clean and self.utility is None:
             raise ValueError("clean trains without canaries to compare utility, but there is no utility")
+        if self.clean and "clean" in self.plan.arms:
+            raise ValueError("plan.arms: the name 'clean' is taken by the run without canaries")
         return self
 
 

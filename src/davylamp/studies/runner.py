@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from davylamp.canaries import Plan
 from davylamp.canaries.plant import background
-from davylamp.errors import RunFolderError
+from davylamp.errors import RunFolderError, TrainingError
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
 from davylamp.runs import files
@@ -70,22 +72,47 @@ def run_recipe(
         at_once = min(len(tasks), jobs if jobs is not None else _jobs(sum(path.stat().st_size for path in weights)))
         seconds: dict[str, float] = {}
         with reporter.task(recipe.name, len(tasks)) as advance:
-            if at_once == 1:
-                for task in tasks:
-                    seconds |= carry_out(task, reporter)
-                    advance(1)
-            else:
-                # Spawned and not forked: a fork would copy torch's threads in an unknown state.
-                pool = ProcessPoolExecutor(at_once, mp_context=multiprocessing.get_context("spawn"))
-                try:
-                    for finished in as_completed([pool.submit(carry_out, task) for task in tasks]):
-                        seconds |= finished.result()
-                        advance(1)
-                finally:
-                    # After a failure what has not begun is not begun.
-                    pool.shutdown(cancel_futures=True)
+            done = _one_by_one(tasks, reporter) if at_once == 1 else _side_by_side(tasks, at_once)
+            for taken in done:
+                seconds |= taken
+                advance(1)
         data = collect(out)
         return Outcome(data, write_report(data, out), seconds)
+
+
+def _one_by_one(tasks: Sequence[Task], reporter: Reporter) -> Iterator[dict[str, float]]:
+    for task in tasks:
+        yield carry_out(task, reporter)
+
+
+def _side_by_side(tasks: Sequence[Task], at_once: int) -> Iterator[dict[str, float]]:
+    # Spawned and not forked: a fork would copy torch's threads in an unknown state.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(at_once, mp_context=context, initializer=_die_with_parent)
+    try:
+        for finished in as_completed([pool.submit(carry_out, task) for task in tasks]):
+            yield finished.result()
+    except BrokenProcessPool as error:
+        raise TrainingError(
+            "the system ended a process of this run, most often for want of memory: run the same command again with "
+            "--jobs 1; what was finished is not done again"
+        ) from error
+    finally:
+        # After a failure what has not begun is not begun.
+        pool.shutdown(cancel_futures=True)
+
+
+def _die_with_parent() -> None:
+    """Let a worker end with the process that started it: the lock falls with that one, and another may take it."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _jobs(weight_bytes: int) -> int:
