@@ -181,6 +181,15 @@ def test_provenance_has_hashes_versions_times_and_seeds(intended: tuple[ReportDa
         assert expected in text
 
 
+def test_half_ranks_and_large_ranks_are_written_in_full(tmp_path: Path) -> None:
+    data, _ = page(Case(length=6, arms={"a": {0: 500_000, 16: 123_456}}), folder=tmp_path)
+    row = data.runs[0].canaries[0].model_copy(update={"rank": 123_456.5, "rank_among_planted": 3.5})
+    run = data.runs[0].model_copy(update={"canaries": (row, *data.runs[0].canaries[1:])})
+    body = rows(table(read(render(data.model_copy(update={"runs": (run,)}))), "Canaries of"))
+    assert body[1][6] == "123,456.5"
+    assert body[1][8] == "3.5"
+
+
 def test_failed_control_is_loud_and_gives_no_verdict(tmp_path: Path) -> None:
     data, root = page(Case(positive_rank=4000), Case(seed=1, twin_rank=3), folder=tmp_path)
     text = root.all("main")[0].text
@@ -237,7 +246,7 @@ def test_models_of_one_seed_are_told_apart_by_name(tmp_path: Path) -> None:
 
 def test_many_arms_and_doses_get_a_plot_each(tmp_path: Path) -> None:
     doses = {0: 5000, 1: 5000, 2: 4000, 3: 3000, 4: 1000, 6: 300, 8: 60, 16: 5, 32: 1}
-    arms = {f"arm {index} {'very ' * 20}": doses for index in range(4)}
+    arms = {f"arm{index}{'-very' * 20}": doses for index in range(4)}
     _, root = page(*[Case(arms=arms, seed=seed, per_dose=3) for seed in range(3)], folder=tmp_path)
     drawn = [node for node in root.all("svg") if node.attributes.get("aria-labelledby", "").startswith("g0-exposure")]
     assert len(drawn) == 4
@@ -290,15 +299,24 @@ def test_rows_of_the_users_corpus_that_host_canaries_are_not_shown(tmp_path: Pat
 
 
 def hostile(folder: Path) -> str:
-    case = Case(
-        arms={EVIL: LEAKS}, prompt=(EVIL, EVIL), completion=(EVIL, EVIL), source=EVIL, base=EVIL, reference=True
-    )
-    write_run(folder / "runs" / "<b onclick=x>&'", case)
-    files = json.loads((folder / "runs" / "<b onclick=x>&'" / "training.json").read_text(encoding="utf-8"))
-    files["spec"][EVIL] = EVIL
-    (folder / "runs" / "<b onclick=x>&'" / "training.json").write_text(json.dumps(files), encoding="utf-8")
+    """A page whose every outside text is hostile: names in files that somebody else may have written included."""
+    case = Case(arms={"evil": LEAKS}, prompt=(EVIL, EVIL), completion=(EVIL, EVIL), source=EVIL, base=EVIL)
+    case.reference = True
+    run = write_run(folder / "runs" / "<b onclick=x>&'", case)
+    training = json.loads(run.training.read_text(encoding="utf-8"))
+    training["spec"][EVIL] = EVIL
+    run.training.write_text(json.dumps(training), encoding="utf-8")
     (folder / "recipe.json").write_text(json.dumps({"name": EVIL}), encoding="utf-8")
-    return render(collect(folder))
+    return render(ReportData.model_validate(renamed(collect(folder).model_dump(mode="json"))))
+
+
+def renamed(value: Any) -> Any:
+    """The same with the arm ``evil`` under a hostile name, which a plan would refuse but a file may hold."""
+    if isinstance(value, dict):
+        return {renamed(key): renamed(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [renamed(each) for each in value]
+    return EVIL if value == "evil" else value
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ from markupsafe import Markup
 from davylamp.report import svg
 from davylamp.report.text import percent, shorten, ticks
 
+POINTS = 50
+"""Points of a loss curve at most: single steps are too noisy to be told apart."""
+
 
 def losses(
     key: str, title: str, finding: str, curves: Sequence[tuple[int | None, str, Sequence[float]]], kind: str
@@ -23,7 +26,8 @@ def losses(
         kind: its size.
     """
     width, height = svg.SIZES[kind]
-    most = max((max(curve) for _, _, curve in curves), default=1.0) * 1.04 or 1.0
+    binned = [(arm, label, _bins(curve)) for arm, label, curve in curves]
+    most = max(loss for _, _, bins in binned for _, loss in bins) * 1.04 or 1.0
     steps = max(len(curve) for _, _, curve in curves)
     frame = svg.Frame(width, height - 60, 46, width - 16, 34, height - 110, most)
     scale = (frame.right - frame.left) / max(1, steps)
@@ -32,19 +36,21 @@ def losses(
     for mark in ticks(steps, 6):
         body.append(svg.text(frame.left + mark * scale, frame.bottom + 18, f"{mark:,.0f}", class_="tick middle"))
     body.append(svg.text((frame.left + frame.right) / 2, frame.bottom + 38, "optimiser step", class_="axis middle"))
-    for arm, label, curve in curves:
-        size = max(1, -(-len(curve) // 150))
-        bins = [curve[start : start + size] for start in range(0, len(curve), size)]
-        points = [
-            (frame.left + (index * size + (len(part) + 1) / 2) * scale, frame.y(sum(part) / len(part)))
-            for index, part in enumerate(bins)
-        ]
+    for arm, label, bins in binned:
+        points = [(frame.left + step * scale, frame.y(loss)) for step, loss in bins]
         hue = "plain" if arm is None else f"s{svg.hue(arm)} dash{svg.hue(arm)}"
         if len(points) == 1:
             body.append(svg.marker("circle", *points[0], 3, f"mark filled {hue}", label))
         else:
             body.append(svg.el("g", svg.el("title", label), svg.path(points, f"join {hue}")))
     return svg.drawing(f"{key}-{kind}", title, finding, (width, height - 60), body, kind)
+
+
+def _bins(curve: Sequence[float]) -> list[tuple[float, float]]:
+    """Middle step (from 1) and mean loss of each bin."""
+    size = max(1, -(-len(curve) // POINTS))
+    parts = [curve[start : start + size] for start in range(0, len(curve), size)]
+    return [(index * size + (len(part) + 1) / 2, sum(part) / len(part)) for index, part in enumerate(parts)]
 
 
 def rates(key: str, title: str, finding: str, rows: Sequence[tuple[str, int | None, float, float, float]]) -> Markup:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from davylamp.report import curves, plots, svg
 from davylamp.report.data import CanaryRow, Run
 from davylamp.report.plots import Dot, Point, Spec
-from davylamp.report.text import interval, number, percent, percent_span, shorten, span
+from davylamp.report.text import digits_span, interval, number, percent, percent_span, shorten, span
 from davylamp.report.view import Group, Row, arms, loss_curve, only_arm
 from davylamp.verdict.model import Copying, Rate, Word
 
@@ -157,9 +157,11 @@ def losses(runs: Sequence[Run]) -> Figure | None:
             drawn.append((None if arm is None else names.index(arm), run.name, curve))
     if not drawn:
         return None
+    heads = [sum(curve[:20]) / len(curve[:20]) for _, _, curve in drawn]
     tails = [sum(curve[-20:]) / len(curve[-20:]) for _, _, curve in drawn]
-    heads = [curve[0] for _, _, curve in drawn]
-    finding = f"The loss goes from {span(heads)} to {span(tails)} nats per token (mean of the last 20 steps)."
+    finding = (
+        f"Mean loss of the first 20 steps: {digits_span(heads)} nats per token; of the last 20: {digits_span(tails)}."
+    )
     drawings = [curves.losses("loss", "Training loss of each model", finding, drawn, kind) for kind in _BOTH]
     return Figure(tuple(drawings), finding, (), names if any(arm is not None for arm, _, _ in drawn) else ())
 

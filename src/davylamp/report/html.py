@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from davylamp.report import figures, svg, text, view
-from davylamp.report.data import ReportData
+from davylamp.report.data import ReportData, Run
 from davylamp.report.utility import utilities
 from davylamp.report.words import findings
 from davylamp.verdict.model import Rate
@@ -51,7 +51,7 @@ def render(data: ReportData) -> str:
         distinct_examples=view.examples(data),
         utilities=utilities(data),
         losses=figures.losses(data.runs),
-        settings=_shared_settings(data),
+        shared=view.same([_settings(run) for run in data.runs]),
         versions=view.same([run.audit.get("versions") for run in data.runs]),
     )
 
@@ -70,9 +70,11 @@ def _environment() -> Environment:
         number=text.number,
         percent=text.percent,
         p=text.p_value,
+        rank=text.rank,
         seconds=text.seconds,
         memory=text.memory,
         shorten=text.shorten,
+        settings=_settings,
         flat=view.flat,
         rate=rate,
         rate_interval=rate_interval,
@@ -106,6 +108,9 @@ def rate_interval(value: Rate) -> str:
     return f"[{text.percent(value.low)}, {text.percent(value.high)}]"
 
 
-def _shared_settings(data: ReportData) -> Any:
-    """Training settings, where every model was trained with the same."""
-    return view.same([view.dig(run.training, "spec") for run in data.runs])
+def _settings(run: Run) -> dict[str, Any] | None:
+    """Training settings; those of an adapter only where one was trained."""
+    found = view.dig(run.training, "spec")
+    if not isinstance(found, Mapping):
+        return None
+    return {name: value for name, value in found.items() if name != "lora" or found.get("method") == "lora"}

@@ -83,6 +83,17 @@ def span(values: list[float], unit: str = "") -> str:
     return (low if low == high else f"{low} to {high}") + unit
 
 
+def digits_span(values: list[float]) -> str:
+    """The least and the greatest of some positive numbers of any size, two digits that count."""
+    low, high = f"{min(values):.2g}", f"{max(values):.2g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def rank(value: float) -> str:
+    """A rank; halves come from ties."""
+    return f"{value:,.1f}".removesuffix(".0")
+
+
 def percent_span(values: list[float]) -> str:
     """The least and the greatest share."""
     low, high = percent(min(values)), percent(max(values))
