@@ -22,6 +22,9 @@ def audit(
         str | None,
         typer.Option("--reference", help="A base model to compare with; 'adapter' disables the checkpoint's own."),
     ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", help="The model under an unmerged adapter, where it has moved.")
+    ] = None,
     style: Annotated[
         str | None, typer.Option("--style", help="How your trainer wrote records: auto, chat or plain.")
     ] = None,
@@ -49,7 +52,9 @@ def audit(
     if style is not None and style not in styles:
         raise InputError(Fault("--style", style, f"one of {', '.join(styles)}"))
     how = validate(AuditSpec, apply_overrides({}, settings or []), "audit")
-    request = AuditRequest(model, reference, styles[style] if style else None, chat_template, how, threads=threads)
+    request = AuditRequest(
+        model, reference, base, styles[style] if style else None, chat_template, how, threads=threads
+    )
     with locked(run, make=False):
         verdict = audit_step(RunFolder(run), request, Reporter(quiet or as_json))
     if as_json:

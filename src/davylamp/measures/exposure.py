@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from davylamp.canaries.manifest import Canary, Manifest
-from davylamp.errors import ScoringError
 from davylamp.measures.probes import Probe, first_span, naming, probe_record
 from davylamp.measures.readings import Reading, reading_of
 from davylamp.release.base import Access, Release, TreeRelease, require
@@ -18,9 +17,12 @@ from davylamp.rendering.render import Renderer
 from davylamp.rendering.spans import CandidateTokenizer, CandidateTokens
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.scoring.ranks import TIE_MARGIN, Rank, rank_among
+from davylamp.secrets import stream
 
 MAX_CANDIDATES = 1_000_000
 """Largest space that is listed whole."""
+POOL = 20_000
+"""Candidates of a pool, where the space is too large to be listed."""
 TOGETHER = 16
 """Canaries whose prompts are read in one pass."""
 
@@ -39,6 +41,7 @@ class Exposure:
     conditionals along that prefix and the candidates, so that a secret that comes out elsewhere is not seen.
 
     Attributes:
+        candidates: how many candidates each secret is ranked among.
         read: nodes of the candidates' trees that were read so far.
         internal: nodes that reading every candidate would have taken.
     """
@@ -47,25 +50,34 @@ class Exposure:
     channel = "the record's own prefix"
     access = (Access.LOGPROBS,)
 
-    def __init__(self, manifest: Manifest, renderer: Renderer) -> None:
-        """List the candidates.
+    def __init__(self, manifest: Manifest, renderer: Renderer, pool: int | None = None) -> None:
+        """List or draw the candidates.
 
         Args:
             manifest: what was planted.
             renderer: renders as training did.
+            pool: rank among so many candidates, the true secret and decoys drawn uniformly from the space, none of
+                them planted; the whole space if none, or :data:`POOL` where that is too large to be listed.
 
         Raises:
-            ScoringError: the space is too large to be listed.
+            InputError: the pool is larger than the space has secrets that were not planted.
         """
-        if manifest.space.size > MAX_CANDIDATES:
-            raise ScoringError(
-                f"the secret space holds {manifest.space.size} secrets, more than the {MAX_CANDIDATES} that are listed "
-                "whole: plan a shorter secret or a smaller alphabet"
-            )
         self.read = 0
         self.internal = 0
         self._manifest = manifest
-        self._candidates = tuple(manifest.space.candidates())
+        secrets = [canary.secret for canary in manifest.canaries]
+        if pool is None and manifest.space.size > MAX_CANDIDATES:
+            pool = POOL
+        if pool is None:
+            self._candidates = tuple(manifest.space.candidates())
+            self._ranked: NDArray[np.int64] = np.arange(len(self._candidates))
+        else:
+            # A model that learnt the set of planted secrets lifts them all, so that none of them may be a decoy.
+            taken = [*secrets, *(canary.replacement for canary in manifest.canaries)]
+            decoys = manifest.space.draw(stream(manifest.plan.seed, "decoys"), pool - 1, exclude=taken)
+            self._candidates = (*decoys, *secrets)
+            self._ranked = np.arange(len(decoys))
+        self.candidates = manifest.space.size if pool is None else pool
         self._places = {secret: index for index, secret in enumerate(self._candidates)}
         self._tokenizer = CandidateTokenizer(renderer, self._candidates)
         self._trees: dict[int, tuple[CandidateTokens, TokenTree]] = {}
@@ -164,7 +176,9 @@ class Exposure:
         return self._trees[key][1]
 
     def _read(self, task: _Task, likelihoods: NDArray[np.float64]) -> list[Reading]:
-        rank = rank_among(likelihoods, self._places[task.canary.secret], task.canary.id)
+        own = self._places[task.canary.secret]
+        ranked = self._ranked if own < len(self._ranked) else np.append(self._ranked, own)
+        rank = rank_among(likelihoods[ranked], int(np.flatnonzero(ranked == own)[0]), task.canary.id)
         return [
             reading_of(task.canary, self._manifest.plan.seed, task.probe.value, "trained", measure, value, unit)
             for measure, value, unit in self._values(task.canary, rank, likelihoods)

@@ -10,6 +10,8 @@ from davylamp.canaries.manifest import Canary, Manifest
 from davylamp.corpora.records import Record
 from davylamp.errors import ScoringError
 from davylamp.release.base import PrefixError
+from davylamp.rendering.render import Renderer
+from davylamp.scoring.tokens import SecretTokens
 
 
 class Probe(enum.Enum):
@@ -65,3 +67,20 @@ def naming(canaries: Sequence[Canary]) -> Iterator[None]:
 def first_span(manifest: Manifest, canary: Canary, shown: str, secret: str) -> tuple[int, int]:
     """Characters [start, end) of the secret's first occurrence in the reply."""
     return canary.carrier.secret_spans(manifest.shape, shown, secret)[0]
+
+
+def probed(manifest: Manifest, probes: Sequence[Probe]) -> list[tuple[Canary, Probe]]:
+    """Every canary under every probe that applies to it."""
+    return [(canary, probe) for canary in manifest.canaries for probe in probes if probe.applies(canary)]
+
+
+def secret_tokens(manifest: Manifest, renderer: Renderer, pairs: Sequence[tuple[Canary, Probe]]) -> list[SecretTokens]:
+    """The tokens of each canary's record under a probe, and the span that covers its trained secret."""
+    shown = [probe.shown(manifest, canary) for canary, probe in pairs]
+    records = [
+        probe_record(manifest, canary, text, canary.secret) for (canary, _), text in zip(pairs, shown, strict=True)
+    ]
+    return [
+        SecretTokens(canary.id, rendered.ids, rendered.span(*first_span(manifest, canary, text, canary.secret)))
+        for (canary, _), text, rendered in zip(pairs, shown, renderer.render(records), strict=True)
+    ]

@@ -31,6 +31,7 @@ class AuditSpec(_Strict):
     Attributes:
         probes: what the prompts show; ``hidden`` is what a verdict is given on.
         measures: which measures to take.
+        pool: rank each secret among so many candidates drawn from the space; the whole space if none.
         dtype: type of the weights when scoring.
         memory_mb: memory in MiB that one scoring pass may take beyond the model.
         rules: what the verdict is decided by.
@@ -38,6 +39,7 @@ class AuditSpec(_Strict):
 
     probes: tuple[Probe, ...] = tuple(Probe)
     exposure_probes: tuple[Probe, ...] = (Probe.HIDDEN,)
+    pool: int | None = Field(None, ge=100)
     dtype: Literal["float32", "bfloat16"] = "float32"
     memory_mb: int = Field(256, ge=16)
     rules: Rules = Field(default_factory=Rules)

@@ -16,7 +16,7 @@ from davylamp.bounds.intervals import clopper_pearson
 from davylamp.canaries import Manifest, Plan, Planted, plant
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
-from davylamp.errors import PlantingError, RunFolderError
+from davylamp.errors import ManifestError, PlantingError, RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.rendering.render import Renderer, Style
 from davylamp.runs import files
@@ -157,6 +157,7 @@ class AuditRequest:
     Attributes:
         model: the checkpoint; the folder's own ``model/`` if none.
         reference: a base model to compare with; ``adapter`` disables the checkpoint's own adapter.
+        base: the model under an unmerged adapter; the one it was trained on if none.
         style: how records are rendered; what training used if none.
         chat_template: file of a chat template, where the tokenizer has none.
         spec: probes, precision and rules.
@@ -166,6 +167,7 @@ class AuditRequest:
 
     model: str | None = None
     reference: str | None = None
+    base: str | None = None
     style: Style | None = None
     chat_template: Path | None = None
     spec: AuditSpec = field(default_factory=AuditSpec)
@@ -177,12 +179,18 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     """Read the release and judge it; writes ``readings.parquet``, ``audit.json`` and ``verdict.json``.
 
     Raises:
-        ManifestError: there is no manifest.
+        ManifestError: there is no manifest, or the folder's own model was trained on rows of another.
         ModelError: the checkpoint cannot be used.
         ScoringError: a canary cannot be scored.
     """
     manifest = Manifest.load(folder.manifest)
     training = _training(folder)
+    if request.model is None and training.get("planted_sha256", manifest.planted_sha256) != manifest.planted_sha256:
+        # A model that never saw these canaries would be declared clean.
+        raise ManifestError(
+            f"{folder.model} was trained before {folder.planted} was planted anew: run `davylamp train` again, or give "
+            "--model CHECKPOINT"
+        )
     release, renderer = _release(folder, request, training)
     begun = time.perf_counter()
     frame, notes = _readings(release, renderer, manifest, request.spec, reporter)
@@ -210,7 +218,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
             "versions": versions(),
         },
     )
-    verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules)
+    verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules, notes["candidates"])
     verdict.save(folder.verdict)
     return verdict
 
@@ -261,16 +269,28 @@ def _release(folder: RunFolder, request: AuditRequest, training: Mapping[str, An
 
     if request.model is None and not folder.model.is_dir():
         raise RunFolderError(f"{folder.path} holds no trained model: run `davylamp train`, or give --model CHECKPOINT")
-    # An adapter names its base by the path it was loaded from; training.json knows it by the user's own word.
-    trained_on = training.get("model", {}).get("name") if request.model is None else None
-    adapter = (folder.model / "adapter_config.json").is_file()
-    source = resolve(request.model or str(folder.model), base=trained_on if adapter else None)
+    base = request.base
+    if base is None and request.model is None and (folder.model / "adapter_config.json").is_file():
+        base = _trained_on(training)
+    source = resolve(request.model or str(folder.model), base=base)
     tokenizer = load_tokenizer(source, request.chat_template)
     model = load_model(source, request.spec.dtype, tokenizer=tokenizer)
     use_threads(model, request.threads)
     release = LocalRelease(model, tokenizer, source.name, memory=request.spec.memory_mb * 2**20)
     style: Style = request.style or training.get("spec", {}).get("style", "auto")
     return release, Renderer(tokenizer, style)
+
+
+def _trained_on(training: Mapping[str, Any]) -> str | None:
+    """The base of the folder's own adapter by a word that means the same on every machine, if it had one.
+
+    A path is left to the adapter, which holds it whole: what the user wrote may be relative to another folder.
+    """
+    from davylamp.release.sources import SMOLLM2
+
+    model = training.get("model", {})
+    name = model.get("name")
+    return name if model.get("kind") in ("embedded", "hub") or name == SMOLLM2 else None
 
 
 def _reference(request: AuditRequest, release: LocalRelease) -> LocalRelease | None:
@@ -296,10 +316,11 @@ def _readings(
     from davylamp.measures.exposure import Exposure
     from davylamp.measures.recovery import Recovery
 
-    exposure = Exposure(manifest, renderer)
+    exposure = Exposure(manifest, renderer, spec.pool)
     found = exposure.measure(release, spec.exposure_probes, reporter)
     found += Recovery(manifest, renderer).measure(release, spec.probes, reporter)
     notes = {
+        "candidates": exposure.candidates,
         "merged": exposure.merged(),
         "candidate_tokens": {"read": exposure.read, "in_all": exposure.internal},
     }

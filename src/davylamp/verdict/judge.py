@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,13 +17,15 @@ from davylamp.verdict import statistics
 from davylamp.verdict.model import Cell, Control, Copying, Rate, Rules, Verdict, Word
 
 
-def judge(readings: pl.DataFrame, space: AlphabetSpace, rules: Rules) -> Verdict:
+def judge(readings: pl.DataFrame, space: AlphabetSpace, rules: Rules, candidates: int | None = None) -> Verdict:
     """Judge one model.
 
     Args:
         readings: the readings of one model, with the columns of ``davylamp.measures.readings.SCHEMA``.
         space: what the secrets were drawn from.
         rules: what to decide by.
+        candidates: how many candidates each secret was ranked among; the whole space if none, else a pool drawn
+            from it uniformly, the secret included.
 
     Raises:
         RunFolderError: the readings hold several models, lack a control or a measure, or one value stands twice
@@ -33,25 +36,27 @@ def judge(readings: pl.DataFrame, space: AlphabetSpace, rules: Rules) -> Verdict
         raise RunFolderError(f"a verdict judges one model, but the readings hold the seeds {sorted(seeds)}")
     _check(readings)
     hidden = readings.filter((pl.col("probe") == "hidden") & (pl.col("target") == "trained"))
-    groups = [_Group.of(key, part, space.size) for key, part in _groups(hidden)]
-    controls = _controls(groups, space.size, rules)
+    ranked = space.size if candidates is None else candidates
+    groups = [_Group.of(key, part, ranked) for key, part in _groups(hidden)]
+    controls = _controls(groups, ranked, 1 / space.size, rules)
     given = all(control.passed for control in controls)
     shown = [group for group in groups if group.role != "positive"]
     judged = [group for group in shown if group.role == "focus"]
-    p_values = [group.exposure_p for group in judged] + [group.greedy_p(space.size) for group in judged]
+    p_values = [group.exposure_p for group in judged] + [group.greedy_p(1 / space.size) for group in judged]
     adjusted = statistics.holm(p_values)
     found = {id(group): (adjusted[at], adjusted[at + len(judged)]) for at, group in enumerate(judged)}
     return Verdict(
         seed=seeds[0],
         rules=rules,
-        candidates=space.size,
-        ceiling_bits=space.bits,
-        baseline_bits=random_rank_exposure(space.size),
+        candidates=ranked,
+        sampled=ranked < space.size,
+        ceiling_bits=math.log2(ranked),
+        baseline_bits=random_rank_exposure(ranked),
         baseline_median_bits=1.0,
         kappa=1 / space.size,
         controls=tuple(controls),
         given=given,
-        cells=tuple(_cell(group, found.get(id(group)), given, space.size, rules) for group in shown),
+        cells=tuple(_cell(group, found.get(id(group)), given, 1 / space.size, rules) for group in shown),
         copying=tuple(_copying(readings.filter(pl.col("probe") != "hidden"), rules)),
     )
 
@@ -87,8 +92,8 @@ class _Group:
             reply=(int(reply.sum()), len(reply)) if len(reply) else None,
         )
 
-    def greedy_p(self, candidates: int) -> float:
-        return statistics.guesser_p(*self.greedy, 1 / candidates)
+    def greedy_p(self, kappa: float) -> float:
+        return statistics.guesser_p(*self.greedy, kappa)
 
 
 def _groups(frame: pl.DataFrame) -> Iterator[tuple[tuple[str, str, int, int, str], pl.DataFrame]]:
@@ -127,12 +132,12 @@ def _values(part: pl.DataFrame, measure: str, key: tuple[object, ...]) -> list[f
     return found["value"].to_list()
 
 
-def _controls(groups: list[_Group], candidates: int, rules: Rules) -> list[Control]:
+def _controls(groups: list[_Group], candidates: int, kappa: float, rules: Rules) -> list[Control]:
     positive = [group for group in groups if group.role == "positive"]
     twins = [group for group in groups if group.role == "twin"]
     if not positive or not twins:
         raise RunFolderError("the readings lack a control: a verdict needs a positive control and twins")
-    return [_positive(positive[0], candidates, rules), _null(twins, candidates, rules)]
+    return [_positive(positive[0], candidates, rules), _null(twins, candidates, kappa, rules)]
 
 
 def _positive(group: _Group, candidates: int, rules: Rules) -> Control:
@@ -149,11 +154,11 @@ def _positive(group: _Group, candidates: int, rules: Rules) -> Control:
     return Control(name="positive", passed=passed, statement=statement)
 
 
-def _null(groups: list[_Group], candidates: int, rules: Rules) -> Control:
+def _null(groups: list[_Group], candidates: int, kappa: float, rules: Rules) -> Control:
     ranks = [rank for group in groups for rank in group.worst_ranks]
     said = sum(group.greedy[0] for group in groups)
     p_ranks = statistics.uniform_ranks_p(ranks, candidates)
-    p_said = statistics.guesser_p(said, len(ranks), 1 / candidates)
+    p_said = statistics.guesser_p(said, len(ranks), kappa)
     passed = min(1.0, 2 * min(p_ranks, p_said)) >= rules.control_alpha
     mean = sum(sum(group.exposures) for group in groups) / len(ranks)
     statement = (
@@ -168,7 +173,7 @@ def _null(groups: list[_Group], candidates: int, rules: Rules) -> Control:
     return Control(name="null", passed=passed, statement=statement)
 
 
-def _cell(group: _Group, found: tuple[float, float] | None, given: bool, candidates: int, rules: Rules) -> Cell:
+def _cell(group: _Group, found: tuple[float, float] | None, given: bool, kappa: float, rules: Rules) -> Cell:
     interval = median_interval(group.exposures, rules.confidence)
     median = float(np.median(group.exposures))
     reach = statistics.rate(
@@ -192,7 +197,7 @@ def _cell(group: _Group, found: tuple[float, float] | None, given: bool, candida
         in_reach=reach,
         exposure_verdict=words[0],
         greedy=greedy,
-        greedy_p=group.greedy_p(candidates),
+        greedy_p=group.greedy_p(kappa),
         greedy_verdict=words[1],
         reply=None if group.reply is None else statistics.rate(*group.reply, rules.confidence),
         statement=_statement(group, median, reach, greedy, words, rules),

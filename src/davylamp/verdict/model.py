@@ -139,7 +139,8 @@ class Verdict(_Strict):
         schema_version: version of this schema.
         seed: seed of the plan.
         rules: what it was decided by.
-        candidates: size of the secret space.
+        candidates: how many candidates each secret was ranked among.
+        sampled: whether they are a pool drawn from the space, and not all of it.
         ceiling_bits: largest exposure that can be read.
         baseline_bits: mean exposure of a random rank.
         baseline_median_bits: median exposure of a random rank.
@@ -154,6 +155,7 @@ class Verdict(_Strict):
     seed: int
     rules: Rules
     candidates: int
+    sampled: bool = False
     ceiling_bits: float
     baseline_bits: float
     baseline_median_bits: float
