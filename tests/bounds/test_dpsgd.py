@@ -121,7 +121,7 @@ def test_two_different_runs_compose():
     assert both.gap < 1e-3
 
 
-@pytest.mark.parametrize("parameters", [(0.4, 0.5, 3), (50.0, 1e-6, 10)])
+@pytest.mark.parametrize("parameters", [(0.4, 0.5, 3), (0.3, 1e-3, 20), (50.0, 1e-6, 10)])
 def test_extreme_runs_stay_finite(parameters):
     ours = dp_sgd(*parameters)
     for values in (ours.power(GRID), ours.tradeoff(GRID), ours.optimistic.power(GRID)):
@@ -134,5 +134,18 @@ def test_bad_runs_are_named_all_at_once():
     with pytest.raises(InputError) as error:
         dp_sgd(0.0, 1.5, 0)
     assert [fault.field for fault in error.value.faults] == ["noise_multiplier", "sampling_rate", "steps"]
-    with pytest.raises(InputError, match="interval"):
-        dp_sgd(1.0, 0.1, 1, interval=math.nan)
+    for interval in (math.nan, 0.1):
+        with pytest.raises(InputError, match="interval"):
+            dp_sgd(1.0, 0.1, 1, interval=interval)
+
+
+@pytest.mark.parametrize("parameters", [(1000.0, 1e-9, 10**7), (0.001, 1e-6, 10)])
+def test_runs_beyond_double_precision_are_refused_with_a_way_out(parameters):
+    with pytest.raises(InputError, match="larger sampling rate is valid"):
+        dp_sgd(*parameters)
+
+
+def test_a_run_that_hides_nothing_says_so_to_the_last_digit():
+    ours = dp_sgd(0.01, 1.0, 1)
+    assert ours.advantage().value == pytest.approx(1.0, abs=1e-10)
+    assert ours.gap < 1e-9

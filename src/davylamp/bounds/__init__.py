@@ -17,7 +17,7 @@ from davylamp.bounds.baselines import (
 from davylamp.bounds.claims import Advantage, ApproxDP, Claim, GaussianDP, pure_dp
 from davylamp.bounds.composition import compose
 from davylamp.bounds.curves import GroupedCurve, PointsCurve, curve_by_points, symmetrised
-from davylamp.bounds.dpsgd import DPSGD, SGDRun, dp_sgd
+from davylamp.bounds.dpsgd import DPSGD, dp_sgd
 from davylamp.bounds.extraction import (
     Bracket,
     extraction_bound,
@@ -28,6 +28,7 @@ from davylamp.bounds.extraction import (
     safe_baseline,
 )
 from davylamp.bounds.intervals import Interval, clopper_pearson, median_interval
+from davylamp.bounds.losses import SGDRun
 from davylamp.bounds.memorization import (
     FUNCTIONALS,
     Functional,

@@ -178,7 +178,9 @@ def table_lines(out: Answers) -> list[str]:
         for p in out["plan"]:
             cells = ("never", "", "") if p["canaries"] is None else (p["canaries"], p["successes_needed"], p["power"])
             power = f"{cells[2]:.3f}" if cells[2] != "" else ""
-            lines.append(f"{p['bits']:>8g}{p['extraction_bound']:>14.4g}{cells[0]:>12}{cells[1]:>12}{power:>9}")
+            lines.append(
+                f"{p['bits']:>8g}{p['extraction_bound']:>14.4g}{cells[0]:>12}{cells[1]:>12}{power:>9}".rstrip()
+            )
     return lines
 
 

@@ -72,8 +72,9 @@ class PointsCurve:
     def advantage(self) -> Advantage:
         """Largest gap between power and level, which some vertex attains."""
         gaps = self.powers - self.alphas
-        best = int(np.argmax(gaps))
-        return Advantage(float(gaps[best]), float(self.alphas[best]))
+        # Where the curve has slope -1 every level attains it: the least one is given, whatever rounding prefers.
+        first = int(np.argmax(gaps >= gaps.max() - 1e-12))
+        return Advantage(float(gaps.max()), float(self.alphas[first]))
 
     def group(self, copies: int) -> Claim:
         """The k-fold curve, evaluated step by step."""

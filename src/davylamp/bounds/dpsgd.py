@@ -12,42 +12,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import fft, special
+from scipy import fft
 
 from davylamp.bounds import checks
 from davylamp.bounds.claims import Advantage, Claim
 from davylamp.bounds.composition import curve_gap
 from davylamp.bounds.curves import GroupedCurve, PointsCurve, concave_hull
+from davylamp.bounds.losses import SGDRun, loss_range, merged_step, step_range
 from davylamp.errors import Fault
 
 Array = NDArray[np.float64]
 FFT_SLACK = 1e-11  # absolute error of probabilities after long convolutions, charged against the claim
-COARSEST = 1e-4  # largest grid step of the privacy loss, nats
+COARSEST = 1e-4  # largest grid step of the privacy loss, nats, where the loss spans no more than LARGEST_GRID
+MOST_POINTS = 2**23  # beyond, a run is refused: it would take minutes and gigabytes
+LEAST_SPREAD = 1e-11  # nats; below, doubles near 1 do not resolve the losses of one step
 LARGEST_GRID = 2**18  # most grid points of a loss, of one step or composed
 LINES = 3000  # privacy levels at which the curve's supporting lines are taken
-
-
-@dataclass(frozen=True, slots=True)
-class SGDRun:
-    """One training run of DP-SGD.
-
-    Attributes:
-        noise_multiplier: standard deviation of the noise over the clipping norm, above 0.
-        sampling_rate: chance of each record to enter a batch (Poisson sampling), in (0, 1].
-        steps: number of updates, at least 1.
-    """
-
-    noise_multiplier: float
-    sampling_rate: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        rate = self.sampling_rate
-        bad_rate = bool(checks.unit("sampling_rate", rate)) or rate == 0
-        faults = [Fault("sampling_rate", rate, "a number above 0 and at most 1")] if bad_rate else []
-        checks.raise_faults(
-            checks.positive("noise_multiplier", self.noise_multiplier), faults, checks.whole("steps", self.steps)
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,51 +127,32 @@ def join_runs(runs: Sequence[SGDRun | DPSGD], interval: float | None = None) -> 
     flat = tuple(SGDRun(noise, rate, count) for (noise, rate), count in steps.items())
     if len(runs) == 1 and isinstance(runs[0], DPSGD) and interval is None:
         return runs[0]
-    low, high, spread = _loss_range(flat)
-    widest = max([high - low] + [_step_range(run)[1] - _step_range(run)[0] for run in flat])
-    step = interval or max(min(COARSEST, spread / 20), widest / LARGEST_GRID)
+    low, high, spread = loss_range(flat)
+    widest = max([high - low] + [step_range(run)[1] - step_range(run)[0] for run in flat])
+    # The least loss of a step is ln(1-q); dp-accounting needs grid points above it.
+    deepest = min([-float(np.log1p(-r.sampling_rate)) for r in flat if r.sampling_rate < 1], default=np.inf)
+    step = interval or min(max(min(COARSEST, spread / 20), widest / LARGEST_GRID), 0.4 * deepest)
+    checks.raise_faults(_grid_faults(flat, interval, widest / step, deepest, spread))
     curve = _pessimistic(flat, step, high)
     optimistic = _optimistic(flat, step, low, high)
     return DPSGD(flat, curve, optimistic, step, curve_gap(curve, optimistic))
 
 
-def _loss(x: Array, run: SGDRun) -> Array:
-    """Privacy loss ``ln P/Q`` at output ``x`` of one step, P with the record and Q without."""
-    exponent = (2 * x - 1) / (2 * run.noise_multiplier**2)
-    left_out = np.log1p(-run.sampling_rate) if run.sampling_rate < 1 else -np.inf
-    return np.asarray(np.logaddexp(left_out, np.log(run.sampling_rate) + exponent), dtype=np.float64)
-
-
-def _step_range(run: SGDRun) -> tuple[float, float]:
-    """Range of one step's loss, up to outcomes of probability below 1e-20."""
-    ends = np.array([-9.5 * run.noise_multiplier, 1 + 9.5 * run.noise_multiplier])
-    low, high = _loss(ends, run)
-    return float(low), float(high)
-
-
-def _loss_range(runs: tuple[SGDRun, ...]) -> tuple[float, float, float]:
-    """Range that holds the composed loss up to mass e^-40 (Chernoff), and the least spread of one step's loss."""
-    spreads, log_moments = [], []
-    for run in runs:
-        sigma = run.noise_multiplier
-        x = np.linspace(-10 * sigma, 1 + 10 * sigma, 20001)
-        loss = _loss(x, run)
-        mass = np.exp(-x * x / (2 * sigma**2) + loss)
-        mass /= mass.sum()
-        mean = float(mass @ loss)
-        spreads.append(float(np.sqrt(mass @ (loss - mean) ** 2)))
-        log_moments.append((run.steps, loss, np.log(np.maximum(mass, 1e-300))))
-    scale = max(s * np.sqrt(r.steps) for s, r in zip(spreads, runs, strict=True))
-    orders = np.geomspace(1e-2, 1e2, 60) / scale
-
-    def bound(sign: float) -> float:
-        tails = [
-            (sum(n * special.logsumexp(sign * t * loss + mass) for n, loss, mass in log_moments) + 40) / t
-            for t in orders
-        ]
-        return float(min(tails))
-
-    return -bound(-1.0), bound(1.0), min(spreads)
+def _grid_faults(
+    runs: tuple[SGDRun, ...], interval: float | None, points: float, deepest: float, spread: float
+) -> list[Fault]:
+    """Faults of runs that cannot be accounted for in double precision, or on the grid asked for."""
+    if interval is not None and interval > 0.5 * deepest:
+        return [Fault("interval", interval, f"at most -ln(1 - sampling_rate)/2 ({0.5 * deepest:g})")]
+    way_out = "The curve of a larger sampling rate is valid and more cautious."
+    rate = min(r.sampling_rate for r in runs)
+    if spread < LEAST_SPREAD:
+        return [Fault("sampling_rate", rate, f"a rate at which one step's loss spreads {LEAST_SPREAD:g} nats", way_out)]
+    if points > MOST_POINTS:
+        noise = min(r.noise_multiplier for r in runs)
+        allowed = f"noise and rate whose loss needs {MOST_POINTS} grid points or fewer (here {points:.2g})"
+        return [Fault("noise_multiplier", noise, allowed, way_out)]
+    return []
 
 
 def _pessimistic(runs: tuple[SGDRun, ...], step: float, high: float) -> PointsCurve:
@@ -219,17 +180,20 @@ def _pessimistic(runs: tuple[SGDRun, ...], step: float, high: float) -> PointsCu
     growth = np.exp(epsilons)
     x = (deltas[:-1] - deltas[1:]) / (growth[1:] - growth[:-1])
     y = np.minimum(deltas[:-1] + growth[:-1] * x, deltas[1:] + growth[1:] * x)
-    middle = (1 - deltas[0]) / 2
-    x = np.append(np.append(x, 0.0), middle)
-    y = np.append(np.append(y, deltas[-1]), 1 - middle)
-    inside = x <= middle
-    x, y = x[inside], y[inside]
+    x = np.concatenate([[0.0], x[::-1], [1.0]])
+    y = np.concatenate([[deltas[-1]], y[::-1], [deltas[0] + 1]])
+    # The mirror image takes over where power = 1 - alpha, on the line of eps = 0 unless rounding has used that up.
+    total = x + y
+    j = int(np.argmax(total >= 1))
+    share = (1 - total[j - 1]) / (total[j] - total[j - 1]) if j else 0.0
+    middle = x[j - 1] + share * (x[j] - x[j - 1]) if j else 0.0
+    x, y = np.append(x[:j], middle), np.append(y[:j], 1 - middle)
     return PointsCurve(*concave_hull(np.concatenate([x, 1 - y, [1.0]]), np.concatenate([y, 1 - x, [1.0]])))
 
 
 def _optimistic(runs: tuple[SGDRun, ...], step: float, low: float, high: float) -> PointsCurve:
     """Points that real tests reach, at thresholds of a composed loss that was merged and rounded down."""
-    merged = [_merged_step(run, step) for run in runs]
+    merged = [merged_step(run, step) for run in runs]
     for run, (index, mass, loss) in zip(runs, merged, strict=True):
         # Rounding down moves the composed loss below ``low``, by its mean and (Hoeffding, e^-40) 4.5 sqrt(T) steps.
         low -= run.steps * float(mass @ (loss - index * step)) + 4.5 * np.sqrt(run.steps) * step
@@ -254,48 +218,3 @@ def _optimistic(runs: tuple[SGDRun, ...], step: float, low: float, high: float) 
     return PointsCurve(
         *concave_hull(np.concatenate([[0.0], x, 1 - y, [1.0]]), np.concatenate([[0.0], y, 1 - x, [1.0]]))
     )
-
-
-def _merged_step(run: SGDRun, step: float) -> tuple[NDArray[np.int64], Array, Array]:
-    """One step's loss with outcomes merged into bins: grid indices, masses under P, and the bins' own losses.
-
-    Merging is post-processing: it loses information and never adds any. A bin's own loss ``ln P(bin)/Q(bin)`` is
-    steered to a grid point from just above by moving the bin's ends, then rounded down to that point, which for the
-    hockey-stick divergence can only lose more.
-    """
-    floor, top = _step_range(run)
-    index = np.arange(int(np.floor(floor / step)), int(np.ceil(top / step)) + 1)
-    target = index * step
-    ends = np.append(target - step / 2, target[-1] + step / 2)
-    aim = 1e-4 * step
-    for _ in range(5):
-        mass, loss = _bin_loss(np.maximum.accumulate(ends), run)
-        error = np.clip(np.where(mass > 1e-250, loss - target - aim, 0.0), -step / 4, step / 4)
-        ends[1:-1] -= (error[1:] + error[:-1]) / 2
-    # A bin left just below its point would be rounded down by a whole step: lift its ends until none is.
-    for _ in range(20):
-        mass, loss = _bin_loss(np.maximum.accumulate(ends), run)
-        short = np.clip(np.where(mass > 1e-250, target - loss, 0.0), 0.0, step / 4)
-        if not short.any():
-            break
-        ends[1:-1] += 1.01 * np.maximum(short[1:], short[:-1]) + np.where(short[1:] + short[:-1] > 0, aim / 10, 0)
-    mass, loss = _bin_loss(np.maximum.accumulate(ends), run)
-    used = (mass > 1e-250) & np.isfinite(loss)
-    return np.floor(loss[used] / step).astype(np.int64), mass[used], loss[used]
-
-
-def _bin_loss(ends: Array, run: SGDRun) -> tuple[Array, Array]:
-    """Mass under P and loss ``ln P/Q`` of the bins between given losses."""
-    q, sigma = run.sampling_rate, run.noise_multiplier
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        inner = 1 - (1 - q) * np.exp(-ends)
-        x = np.where(inner > 0, sigma**2 * (ends + np.log(np.maximum(inner, 0)) - np.log(q)) + 0.5, -np.inf)
-        absent, shifted = _normal_mass(x / sigma), _normal_mass((x - 1) / sigma)
-        present = (1 - q) * absent + q * shifted
-        return present, np.log(present / absent)
-
-
-def _normal_mass(z: Array) -> Array:
-    """Unit normal mass between neighbouring points, from the tail that is smaller so that it does not cancel."""
-    upper = z[:-1] > 0
-    return np.where(upper, special.ndtr(-z[:-1]) - special.ndtr(-z[1:]), special.ndtr(z[1:]) - special.ndtr(z[:-1]))

@@ -18,7 +18,8 @@ from davylamp.bounds.baselines import (
 )
 from davylamp.bounds.claims import Claim
 from davylamp.bounds.curves import curve_by_points
-from davylamp.bounds.dpsgd import SGDRun, dp_sgd
+from davylamp.bounds.dpsgd import dp_sgd
+from davylamp.bounds.losses import SGDRun
 from davylamp.bounds.memorization import untruncated_faults
 from davylamp.errors import Fault, InputError
 
@@ -67,13 +68,14 @@ def parse_dpsgd(text: str) -> Claim:
             numbers[key] = to_whole(key, value) if key == "steps" else to_number(key, value)
         except InputError as error:
             faults += error.faults
+    names = {field: key for key, field in DPSGD_KEYS.items()}
     try:
         run = SGDRun(numbers["noise"], numbers["rate"], int(numbers["steps"]))
+        checks.raise_faults(faults)
+        return dp_sgd(run.noise_multiplier, run.sampling_rate, run.steps)
     except InputError as error:
-        names = {field: key for key, field in DPSGD_KEYS.items()}
-        faults += [Fault(names[f.field], f.value, f.allowed, f.fix) for f in error.faults]
-    checks.raise_faults(faults)
-    return dp_sgd(run.noise_multiplier, run.sampling_rate, run.steps)
+        found = [Fault(names.get(f.field, f.field), f.value, f.allowed, f.fix) for f in error.faults]
+        raise InputError([*faults, *(f for f in found if f not in faults)]) from None
 
 
 def parse_prior(text: str) -> Prior:

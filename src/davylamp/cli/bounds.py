@@ -17,7 +17,7 @@ def _number(flag: str, words: str, metavar: str = "NUMBER") -> typer.models.Opti
 
 def bounds(  # noqa: PLR0913, PLR0917 - one parameter an option, as typer reads them
     epsilon: Annotated[str | None, _number("--epsilon", "Claim: privacy loss of (eps, delta)-DP, nats.")] = None,
-    delta: Annotated[str | None, _number("--delta", "Claim: delta of (eps, delta)-DP [default: 0, pure DP].")] = None,
+    delta: Annotated[str | None, _number("--delta", "Claim: delta of (eps, delta)-DP (default: 0, pure DP).")] = None,
     mu: Annotated[str | None, _number("--mu", "Claim: mu of Gaussian DP.")] = None,
     dpsgd: Annotated[
         str | None, _number("--dpsgd", "Claim: DP-SGD, as noise=1.1,rate=0.004,steps=3000.", "KEY=VALUE,...")
@@ -27,10 +27,10 @@ def bounds(  # noqa: PLR0913, PLR0917 - one parameter an option, as typer reads 
         typer.Option("--points", help="Claim: CSV of alpha,beta points of a trade-off curve; the hull is taken."),
     ] = None,
     releases: Annotated[
-        str | None, _number("--releases", "How many releases about the same record each keep the claim [default: 1].")
+        str | None, _number("--releases", "How many releases about the same record each keep the claim (default: 1).")
     ] = None,
-    copies: Annotated[str | None, _number("--copies", "How many records carry the secret [default: 1].")] = None,
-    budget: Annotated[str | None, _number("--budget", "Guesses that count as one attack [default: 1].")] = None,
+    copies: Annotated[str | None, _number("--copies", "How many records carry the secret (default: 1).")] = None,
+    budget: Annotated[str | None, _number("--budget", "Guesses that count as one attack (default: 1).")] = None,
     risk: Annotated[str | None, _number("--risk", "Extraction probability that you tolerate.")] = None,
     kappa: Annotated[str | None, _number("--kappa", "Success of the best list made without the release.")] = None,
     prior: Annotated[
@@ -51,14 +51,14 @@ def bounds(  # noqa: PLR0913, PLR0917 - one parameter an option, as typer reads 
     successes: Annotated[str | None, _number("--successes", "Audit: attacks whose list held the secret.")] = None,
     trials: Annotated[str | None, _number("--trials", "Audit: attacks on independent secrets.")] = None,
     confidence: Annotated[
-        str | None, _number("--confidence", "Audit: confidence of its bound [default: 0.95].")
+        str | None, _number("--confidence", "Audit: confidence of its bound (default: 0.95).")
     ] = None,
     plan: Annotated[
         str | None,
         _number("--plan", "Plan an audit whose attack succeeds this often; see --power and --bits.", "RATE"),
     ] = None,
-    power: Annotated[str | None, _number("--power", "Plan: chance to refute the claim [default: 0.8].")] = None,
-    bits: Annotated[str | None, _number("--bits", "Plan: canary sizes in bits [default: 4,8,...,32].", "LIST")] = None,
+    power: Annotated[str | None, _number("--power", "Plan: chance to refute the claim (default: 0.8).")] = None,
+    bits: Annotated[str | None, _number("--bits", "Plan: canary sizes in bits (default: 4,8,...,32).", "LIST")] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Write the boundary 1 - f(kappa) as one HTML file.")
     ] = None,
