@@ -194,8 +194,9 @@ def _axes(canvas: _Canvas) -> None:
 
 def _draw(canvas: _Canvas, series: Series) -> None:
     x, y = np.asarray(series.x, dtype=np.float64), np.asarray(series.y, dtype=np.float64)
-    floor = canvas.chart.y.low if canvas.chart.y.log else -math.inf
-    spots = [canvas.at(float(a), max(float(b), floor)) for a, b in zip(x, y, strict=True) if math.isfinite(b)]
+    # On a logarithmic axis what lies below the chart is left out, or the line would run along its floor.
+    floor = canvas.chart.y.low * 0.9 if canvas.chart.y.log else -math.inf
+    spots = [canvas.at(float(a), float(b)) for a, b in zip(x, y, strict=True) if math.isfinite(b) and b >= floor]
     if series.kind == "points":
         canvas.parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" class="fill{series.colour}"/>' for a, b in spots]
         return
@@ -214,7 +215,7 @@ def _mark(canvas: _Canvas, mark: Mark, lift: float) -> None:
     if mark.x is not None:
         px = canvas.at(mark.x, chart.y.low)[0]
         canvas.line((px, canvas.head), (px, bottom), how)
-        near_right = px > (LEFT + right) / 2
+        near_right = px + 7.5 * len(mark.label) > right
         anchor = "end" if near_right else "start"
         how = f'text-anchor="{anchor}" class="text{mark.colour}"'
         canvas.text(px + (-6 if near_right else 6), bottom - lift, mark.label, how)
