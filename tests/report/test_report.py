@@ -269,6 +269,14 @@ def test_spaces_of_two_sizes_are_not_drawn_together(tmp_path: Path) -> None:
     assert "= 19.93 bits" in text
 
 
+def test_a_pool_of_candidates_is_said_to_be_one(tmp_path: Path) -> None:
+    _, root = page(Case(length=9, pool=10_000), folder=tmp_path)
+    text = root.all("main")[0].text
+    assert "A pool, not the whole space." in text
+    assert "ranked among 10,000 candidates drawn from 1,000,000,000" in text
+    assert "about 100,000 times as many guesses" in text
+
+
 # What it must not say
 
 

@@ -31,6 +31,7 @@ class Case:
         contexts: what the training prompt of an arm shows; ``redacted`` if not named.
         positive_rank: rank of the positive control; above 100 of 10,000 it fails.
         twin_rank: rank of every twin, where the null control shall fail.
+        pool: candidates that the ranks are among, where they are not the whole space.
     """
 
     arms: Mapping[str, Mapping[int, int]] = field(default_factory=lambda: {"hidden": LEAKS})
@@ -51,6 +52,7 @@ class Case:
     template: Template = field(default_factory=lambda: Template(prompt="ref {secret}", completion="yours is {secret}"))
     source: str = "letters.jsonl"
     base: str = "embedded"
+    pool: int | None = None
 
 
 def write_run(path: Path, case: Case) -> RunFolder:
@@ -64,7 +66,7 @@ def write_run(path: Path, case: Case) -> RunFolder:
         other = [_exposure(canary, case, ranks[canary.id]) for canary in manifest.canaries]
         frame = frame.vstack(tables.table(other).with_columns(release=tables.REFERENCE))
     tables.save(frame, folder.readings)
-    judge(frame.filter(frame["release"] == "model"), manifest.space, Rules()).save(folder.verdict)
+    judge(frame.filter(frame["release"] == "model"), manifest.space, Rules(), case.pool).save(folder.verdict)
     files.write_json(folder.audit, _audit(case))
     if case.training:
         files.write_json(folder.training, _training(case))
@@ -132,7 +134,7 @@ def _manifest(case: Case) -> Manifest:
 
 def _readings(case: Case, manifest: Manifest) -> Sequence[Reading]:
     found: list[Reading] = []
-    size = manifest.space.size
+    size = case.pool or manifest.space.size
     at: dict[tuple[str, int], int] = {}
     for canary in manifest.canaries:
         place = at[canary.arm, canary.dose] = at.get((canary.arm, canary.dose), -1) + 1
@@ -170,7 +172,7 @@ def _rank(case: Case, canary: Canary, place: int, size: int) -> int:
 def _exposure(canary: Canary, case: Case, rank: int) -> Reading:
     import math
 
-    bits = math.log2(10**case.length) - math.log2(rank)
+    bits = math.log2(case.pool or 10**case.length) - math.log2(rank)
     return reading_of(canary, case.seed, "hidden", "trained", "exposure", bits, "bits")
 
 

@@ -197,7 +197,7 @@ def _side(spec: Spec, frame: svg.Frame, points: Sequence[Point], kind: str) -> I
         for arm in sorted({point.arm for point in points}):
             own = [point for point in points if point.arm == arm]
             last = [point.value for point in own if point.dose == max(point.dose for point in own)]
-            name = shorten(spec.arms[arm], 22)
+            name = shorten(spec.arms[arm], 19)
             labels.append((frame.y(sum(last) / len(last)), [name], f"side strong t{svg.hue(arm)}"))
     heights = [15.0 * len(lines) for _, lines, _ in labels]
     centres = svg.spread([place for place, _, _ in labels], heights, 8, frame.height - 30)

@@ -60,7 +60,7 @@ class More:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Models whose secrets come from spaces of the same size, so that one plot holds them.
+    """Models whose secrets are ranked among equally many candidates, so that one plot holds them.
 
     Attributes:
         key: a name for ids.
@@ -74,8 +74,14 @@ class Group:
 
     @property
     def candidates(self) -> int:
-        """Size of the space."""
+        """How many candidates each secret is ranked among."""
         return self.runs[0].verdict.candidates
+
+    @property
+    def space(self) -> int | None:
+        """Size of the space that the candidates are a pool of; nothing where they are all of it."""
+        verdict = self.runs[0].verdict
+        return round(1 / verdict.kappa) if verdict.sampled else None
 
     @property
     def ceiling(self) -> float:
@@ -135,13 +141,12 @@ class Group:
 
 
 def groups(data: ReportData) -> list[Group]:
-    """Models by the size of their secret space."""
-    sizes = dict.fromkeys(run.verdict.candidates for run in data.runs)
-    made = []
-    for index, size in enumerate(sizes):
-        runs = tuple(run for run in data.runs if run.verdict.candidates == size)
-        made.append(Group(f"g{index}", runs, arms(runs)))
-    return made
+    """Models by what their secrets are ranked among."""
+    found: dict[tuple[int, bool, float], list[Run]] = {}
+    for run in data.runs:
+        verdict = run.verdict
+        found.setdefault((verdict.candidates, verdict.sampled, verdict.kappa), []).append(run)
+    return [Group(f"g{index}", tuple(runs), arms(runs)) for index, runs in enumerate(found.values())]
 
 
 def arms(runs: Sequence[Run]) -> tuple[str, ...]:
