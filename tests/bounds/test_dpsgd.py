@@ -121,7 +121,16 @@ def test_two_different_runs_compose():
     assert both.gap < 1e-3
 
 
-@pytest.mark.parametrize("parameters", [(0.4, 0.5, 3), (0.3, 1e-3, 20), (50.0, 1e-6, 10)])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        (1.0, 0.9, 3),
+        (50.0, 1e-6, 10),
+        pytest.param((0.1, 0.5, 3), marks=pytest.mark.slow),
+        pytest.param((0.3, 1e-3, 20), marks=pytest.mark.slow),
+        pytest.param((100.0, 1.0, 10**6), marks=pytest.mark.slow),
+    ],
+)
 def test_extreme_runs_stay_finite(parameters):
     ours = dp_sgd(*parameters)
     for values in (ours.power(GRID), ours.tradeoff(GRID), ours.optimistic.power(GRID)):
