@@ -10,11 +10,12 @@ import typer
 from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_verdict
 
 
-def audit(
+def audit(  # noqa: PLR0913 - an argument for each option
     run: Annotated[Path, typer.Argument(help="Run folder that `davylamp plant` wrote.", show_default=False)],
     settings: Annotated[
         list[str] | None, typer.Argument(help="Settings as key=value, such as rules.rate=0.1 memory_mb=2048.")
     ] = None,
+    *,
     model: Annotated[
         str | None, typer.Option("--model", help="The trained checkpoint or adapter [default: RUN/model].")
     ] = None,

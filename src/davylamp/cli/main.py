@@ -11,6 +11,7 @@ from rich.console import Console
 from davylamp import __version__
 from davylamp.cli.audit import audit
 from davylamp.cli.bounds import bounds
+from davylamp.cli.output import plain
 from davylamp.cli.plant import plant
 from davylamp.cli.report import report
 from davylamp.cli.run import run
@@ -59,9 +60,12 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
-        app(args=arguments)
+        app(args=arguments, prog_name=str(app.info.name))
     except DavylampError as error:
         if debug:
             raise
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        # Messages quote files and models, which may hold characters that drive a terminal.
+        Console(stderr=True).print(
+            f"error: {plain(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
         sys.exit(error.exit_code)

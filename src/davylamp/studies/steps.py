@@ -133,8 +133,7 @@ def _train(
     with quiet():
         trained, report = fit(loaded, examples, spec, int(pad or 0), seed, reporter)
     with replaced_folder(folder.model) as temporary, quiet():
-        trained.save_pretrained(temporary, safe_serialization=True)
-        tokenizer.save_pretrained(temporary)  # type: ignore[attr-defined]
+        _save_model(temporary, trained, tokenizer)
     made = {
         "model": {"name": source.name, "kind": source.kind, "sha256": source.weights_sha256()},
         "spec": spec.model_dump(mode="json"),
@@ -148,6 +147,22 @@ def _train(
     }
     files.write_json(folder.training, made)
     return made
+
+
+def _save_model(folder: Path, model: Any, tokenizer: Any) -> None:
+    """Save a model and its tokenizer; a full disk is an OSError, whichever library notices it."""
+    from safetensors import SafetensorError
+
+    try:
+        model.save_pretrained(folder, safe_serialization=True)
+        tokenizer.save_pretrained(folder)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+    except Exception as error:
+        # The tokenizers library raises a bare Exception; another library's bug passes through.
+        if type(error) is not Exception:
+            raise
+        raise OSError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +214,11 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     if reference is not None:
         begun = time.perf_counter()
         hidden = request.spec.model_copy(update={"probes": request.spec.exposure_probes[:1]})
-        other, _ = _readings(reference, renderer, manifest, hidden, reporter)
+        other, _ = _readings(reference, renderer, manifest, hidden, reporter, base=True)
         frame = frame.vstack(other.with_columns(release=tables.REFERENCE))
         seconds["reference"] = time.perf_counter() - begun
+    if "extraction" in request.spec.measures:
+        notes["extraction"] = _extraction(frame.filter(frame["release"] == "model"), manifest, request.spec)
     if request.utility is not None:
         _utility(folder, request.utility, release, renderer)
     tables.save(frame, folder.readings)
@@ -311,7 +328,12 @@ def _reference(request: AuditRequest, release: LocalRelease) -> LocalRelease | N
 
 
 def _readings(
-    release: LocalRelease, renderer: Renderer, manifest: Manifest, spec: AuditSpec, reporter: Reporter
+    release: LocalRelease,
+    renderer: Renderer,
+    manifest: Manifest,
+    spec: AuditSpec,
+    reporter: Reporter,
+    base: bool = False,
 ) -> tuple[Any, dict[str, Any]]:
     from davylamp.measures.exposure import Exposure
     from davylamp.measures.recovery import Recovery
@@ -319,12 +341,43 @@ def _readings(
     exposure = Exposure(manifest, renderer, spec.pool)
     found = exposure.measure(release, spec.exposure_probes, reporter)
     found += Recovery(manifest, renderer).measure(release, spec.probes, reporter)
+    found += _token_readings(release, renderer, manifest, spec, reporter, base)
     notes = {
         "candidates": exposure.candidates,
         "merged": exposure.merged(),
         "candidate_tokens": {"read": exposure.read, "in_all": exposure.internal},
     }
     return tables.table(found), notes
+
+
+def _token_readings(
+    release: LocalRelease, renderer: Renderer, manifest: Manifest, spec: AuditSpec, reporter: Reporter, base: bool
+) -> list[tables.Reading]:
+    """Readings of the measures that share one scoring of each record; kappa is read from a base model only."""
+    from davylamp.measures.extraction import Extraction
+    from davylamp.measures.kappa import Kappa
+    from davylamp.measures.perplexity import Perplexity
+    from davylamp.scoring.tokens import TokenScorer
+
+    wanted = [name for name in spec.measures if name != "kappa" or base]
+    settings = {"extraction": spec.extraction, "kappa": spec.kappa}
+    scorer = TokenScorer([scheme for name, each in settings.items() if name in wanted for scheme in each.schemes])
+    found: list[tables.Reading] = []
+    if "extraction" in wanted:
+        found += Extraction(manifest, renderer, spec.extraction, scorer).measure(
+            release, spec.exposure_probes, reporter
+        )
+    if "perplexity" in wanted:
+        found += Perplexity(manifest, renderer, scorer).measure(release, spec.exposure_probes, reporter)
+    if "kappa" in wanted:
+        found += Kappa(manifest, renderer, spec.kappa, scorer).measure(release, spec.exposure_probes[:1], reporter)
+    return found
+
+
+def _extraction(frame: pl.DataFrame, manifest: Manifest, spec: AuditSpec) -> list[dict[str, Any]]:
+    from davylamp.verdict.extraction import extraction_verdicts
+
+    return extraction_verdicts(frame, manifest.space.size, spec.extraction.guesses, spec.rules.confidence, spec.claim)
 
 
 def _utility(folder: RunFolder, spec: UtilitySpec, release: LocalRelease, renderer: Renderer) -> None:
