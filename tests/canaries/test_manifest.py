@@ -7,7 +7,6 @@ import traceback
 import pytest
 
 from davylamp.canaries import Manifest, plant
-from davylamp.canaries.manifest import masked
 from davylamp.errors import ManifestError
 from davylamp.runs.files import sha256_file
 from support.corpora import small_corpus, small_plan
@@ -97,8 +96,3 @@ def test_what_training_showed(saved):
         expected = canary.secret if canary.context == "visible" else manifest.mask
         assert manifest.shown_in_training(canary) == expected
         assert expected in manifest.trained_record(canary).prompt[0].content
-
-
-def test_a_masked_secret_keeps_its_separators_only():
-    assert masked("4,7,1,9") == "•,•,•,•"
-    assert masked("AB-12") == "••-••"

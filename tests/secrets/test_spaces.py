@@ -134,3 +134,10 @@ def test_each_symbol_of_a_long_secret_is_uniform():
     drawn = AlphabetSpace(length=40).draw(stream(3, "long"), 600)
     symbols = "".join(drawn).replace(",", "")
     assert chi_square_p([symbols.count(digit) for digit in "0123456789"]) > 0.001
+
+
+def test_a_masked_secret_shows_what_is_public_and_nothing_else() -> None:
+    assert AlphabetSpace().masked("4,7,1,9") == "•,•,•,•"
+    assert AlphabetSpace(alphabet="AB-", length=3, separator="", prefix="ID ").masked("ID A-B") == "ID •••"
+    with pytest.raises(InputError):
+        AlphabetSpace().masked("4719")

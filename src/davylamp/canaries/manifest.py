@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -194,8 +193,3 @@ class Manifest(_Strict):
             raise ManifestError(f"no planted file at {path}: run `davylamp plant` first")
         if files.sha256_file(path) != self.planted_sha256:
             raise ManifestError(f"{path} is not the file that its manifest describes: it was changed after planting")
-
-
-def masked(secret: str, keep: Sequence[str] = (",", "-", " ")) -> str:
-    """A secret as it may be shown: every character but separators replaced by a dot."""
-    return "".join(symbol if symbol in keep else "•" for symbol in secret)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,9 +14,27 @@ from transformers import DynamicCache
 
 from davylamp.errors import ScoringError
 from davylamp.release.rounds import CHUNK, Piece, Rounds
-from davylamp.release.tree import Ints
+from davylamp.release.tree import Ints, TokenTree
 
 ATTENTION_KINDS = {"full_attention", "sliding_attention"}
+
+
+class Hanging(Protocol):
+    """Where pieces of a tree hang: a prefix in a shared cache, and kept keys and values of the tree's own nodes."""
+
+    row: int
+    length: int
+    keys: list[torch.Tensor]
+    values: list[torch.Tensor]
+
+    @property
+    def tree(self) -> TokenTree:
+        """The tree."""
+        ...
+
+    def slots(self, nodes: Ints) -> Ints:
+        """Where the keys and values of some kept nodes lie."""
+        ...
 
 
 @dataclass(slots=True)
@@ -38,6 +56,11 @@ class Stem:
     nodes: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     keys: list[torch.Tensor] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
+
+    @property
+    def tree(self) -> TokenTree:
+        """The tree."""
+        return self.rounds.tree
 
     def keep(self, nodes: Ints, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
         """Keep the keys and values of more nodes."""
@@ -160,9 +183,36 @@ class Cascade:
             yield batch
 
     def _read(self, model: Any, cache: DynamicCache, batch: Sequence[tuple[Stem, Piece]]) -> None:
-        width = cache.layers[0].keys.shape[2]
-        frame = _Frame.of(batch, width)
+        logits, pieces = self.forward(model, cache, batch)
+        for row, (stem, piece) in enumerate(batch):
+            rounds, count = stem.rounds, len(piece.nodes)
+            own = np.flatnonzero(piece.own)
+            nodes, parents = rounds.children(piece.nodes[own])
+            rounds.edges[nodes] = edges(logits[row, :count], own[parents], rounds.tree.tokens[nodes])
+            if piece.kept.any():
+                place = torch.from_numpy(np.flatnonzero(piece.kept)).to(logits.device)
+                stem.keep(
+                    piece.nodes[piece.kept],
+                    [keys[row][:, place] for keys, _ in pieces],
+                    [values[row][:, place] for _, values in pieces],
+                )
+
+    def forward(
+        self, model: Any, cache: DynamicCache, batch: Sequence[tuple[Hanging, Piece]]
+    ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
+        """Read a batch of pieces.
+
+        Args:
+            model: the model, called without gradient.
+            cache: keys and values of the right-padded prefixes; left as it is.
+            batch: the pieces and where they hang.
+
+        Returns:
+            The logits, shape (pieces, most nodes, vocabulary), and for each layer the keys and values of the
+            pieces' own nodes, each of shape (pieces, heads, most nodes, width).
+        """
         device = cache.layers[0].keys.device
+        frame = _Frame.of(batch, cache.layers[0].keys.shape[2])
         pieces = self._cache(cache, batch, frame)
         answer = model(
             torch.from_numpy(frame.ids).to(device),
@@ -171,22 +221,11 @@ class Cascade:
             cache=pieces,
             use_cache=True,
         )
-        first = width + frame.stored
-        for row, (stem, piece) in enumerate(batch):
-            rounds, count = stem.rounds, len(piece.nodes)
-            own = np.flatnonzero(piece.own)
-            nodes, parents = rounds.children(piece.nodes[own])
-            rounds.edges[nodes] = edges(answer.logits[row, :count], own[parents], rounds.tree.tokens[nodes])
-            if piece.kept.any():
-                place = torch.from_numpy(first + np.flatnonzero(piece.kept)).to(device)
-                stem.keep(
-                    piece.nodes[piece.kept],
-                    [layer.keys[row][:, place] for layer in pieces.layers],
-                    [layer.values[row][:, place] for layer in pieces.layers],
-                )
+        most = frame.ids.shape[1]
+        return answer.logits, [(layer.keys[:, :, -most:], layer.values[:, :, -most:]) for layer in pieces.layers]
 
     @staticmethod
-    def _cache(cache: DynamicCache, batch: Sequence[tuple[Stem, Piece]], frame: _Frame) -> DynamicCache:
+    def _cache(cache: DynamicCache, batch: Sequence[tuple[Hanging, Piece]], frame: _Frame) -> DynamicCache:
         """The prefixes' keys and values, each followed by those of the stored ancestors that its piece looks at."""
         device = cache.layers[0].keys.device
         rows = torch.tensor([stem.row for stem, _ in batch], device=device)
@@ -236,7 +275,7 @@ class _Frame:
     stored: int
 
     @classmethod
-    def of(cls, batch: Sequence[tuple[Stem, Piece]], width: int) -> _Frame:
+    def of(cls, batch: Sequence[tuple[Hanging, Piece]], width: int) -> _Frame:
         most = max(len(piece.nodes) for _, piece in batch)
         stored = max(len(piece.stored) for _, piece in batch)
         ids = np.zeros((len(batch), most), dtype=np.int64)
@@ -246,7 +285,7 @@ class _Frame:
         # A padded row sees itself, since a row that sees nothing would turn into NaN.
         allowed[:, np.arange(most), width + stored + np.arange(most)] = True
         for row, (stem, piece) in enumerate(batch):
-            tree, count, kept = stem.rounds.tree, len(piece.nodes), len(piece.stored)
+            tree, count, kept = stem.tree, len(piece.nodes), len(piece.stored)
             above, beside = piece.sees(tree)
             ids[row, :count] = tree.tokens[piece.nodes]
             allowed[row, :count, : stem.length] = True

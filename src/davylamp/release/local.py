@@ -16,6 +16,7 @@ from davylamp.errors import ScoringError
 from davylamp.release.answers import PATHS, FiniteLogits, agrees, check_finite
 from davylamp.release.base import Access, Decoding, PrefixError
 from davylamp.release.cascade import Cascade, Stem, edges
+from davylamp.release.opened import OpenedPrefix, PlainPrefix
 from davylamp.release.rounds import Rounds
 from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView
@@ -267,6 +268,17 @@ class LocalRelease:
                 self._trees.run(self._model, answer.cache, stems)
             results += [stem.rounds.scores() for stem in stems]
         return results
+
+    def open(self, prefix: Sequence[int]) -> OpenedPrefix | PlainPrefix:
+        """Read a prefix once, for whole next-token rows after any number of continuations of it.
+
+        Raises:
+            PrefixError: the prefix is empty or longer than the context, or an answer is not finite.
+        """
+        self._check([prefix], [len(prefix)])
+        if not self._fast:
+            return PlainPrefix(self, prefix)
+        return OpenedPrefix(self._model, self._trees, prefix, self._answering, self._name, self._memory)
 
     def generate(self, prompts: Sequence[Sequence[int]], decoding: Decoding) -> list[list[int]]:
         """The tokens that follow each prompt, up to and without the end of text.

@@ -11,7 +11,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from davylamp import __version__
-from davylamp.canaries.manifest import Manifest, masked
+from davylamp.canaries.manifest import Manifest
 from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
@@ -203,7 +203,7 @@ def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[C
                 role=canary.role,
                 arm=canary.arm,
                 dose=canary.dose,
-                secret=canary.secret if show_secrets else masked(canary.secret),
+                secret=canary.secret if show_secrets else manifest.space.masked(canary.secret),
                 exposure=values["model", canary.id, "exposure"],
                 rank=values["model", canary.id, "rank"],
                 tied=int(values["model", canary.id, "tied"]),
@@ -221,7 +221,7 @@ def _examples(manifest: Manifest, show_secrets: bool) -> list[dict[str, str]]:
     examples = []
     for arm in manifest.plan.arms:
         canary = next(canary for canary in manifest.canaries if canary.arm == arm and canary.role == "focus")
-        secret = canary.secret if show_secrets else masked(canary.secret)
+        secret = canary.secret if show_secrets else manifest.space.masked(canary.secret)
         prompt, completion = list(canary.carrier.prompt), list(canary.carrier.completion)
         if hosted and not show_secrets:
             template = manifest.plan.templates[0]

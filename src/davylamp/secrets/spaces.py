@@ -95,6 +95,15 @@ class AlphabetSpace(BaseModel):
             return False
         return True
 
+    def masked(self, secret: str) -> str:
+        """A secret as it may be shown: a dot for each symbol; prefix and separators are public.
+
+        Raises:
+            InputError: the string is not in the space.
+        """
+        self.index(secret)
+        return self.prefix + self.separator.join("•" * self.length)
+
     def candidates(self) -> Iterator[str]:
         """Every secret of the space, in the order of :meth:`secret`."""
         return (self.secret(index) for index in range(self.size))
