@@ -12,13 +12,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from davylamp.canaries.plan import Plan
 from davylamp.corpora.spec import CorpusSpec
 from davylamp.errors import Fault, RecipeError
+from davylamp.measures.extraction import ExtractionSettings
+from davylamp.measures.kappa import KappaSettings
 from davylamp.measures.probes import Probe
 from davylamp.runs.config import apply_overrides, load_yaml, validate
 from davylamp.training.spec import TrainingSpec
+from davylamp.verdict.extraction import ClaimSpec
 from davylamp.verdict.model import Rules
 
 BUILT_IN = ("demo", "banking77")
 """Recipes inside the package, by the name that ``davylamp run`` takes."""
+
+MeasureName = Literal["exposure", "recovery", "extraction", "perplexity", "kappa"]
+SEARCHED: tuple[MeasureName, ...] = ("extraction", "kappa")
+"""Measures that search for the likeliest continuations."""
 
 
 class _Strict(BaseModel):
@@ -30,7 +37,10 @@ class AuditSpec(_Strict):
 
     Attributes:
         probes: what the prompts show; ``hidden`` is what a verdict is given on.
-        measures: which measures to take.
+        measures: which measures to take; the verdict rests on exposure and recovery, so both are among them.
+        extraction: how a secret is drawn, where ``extraction`` is measured.
+        kappa: how the guessing baseline is worked out, where ``kappa`` is measured; needs a reference.
+        claim: a privacy claim that extractions are held against.
         pool: rank each secret among so many candidates drawn from the space; the whole space if none.
         dtype: type of the weights when scoring.
         memory_mb: memory in MiB that one scoring pass may take beyond the model.
@@ -39,6 +49,10 @@ class AuditSpec(_Strict):
 
     probes: tuple[Probe, ...] = tuple(Probe)
     exposure_probes: tuple[Probe, ...] = (Probe.HIDDEN,)
+    measures: tuple[MeasureName, ...] = ("exposure", "recovery")
+    extraction: ExtractionSettings = Field(default_factory=ExtractionSettings)
+    kappa: KappaSettings = Field(default_factory=KappaSettings)
+    claim: ClaimSpec | None = None
     pool: int | None = Field(None, ge=100)
     dtype: Literal["float32", "bfloat16"] = "float32"
     memory_mb: int = Field(256, ge=16)
@@ -49,6 +63,16 @@ class AuditSpec(_Strict):
         for name in ("probes", "exposure_probes"):
             if Probe.HIDDEN not in getattr(self, name):
                 raise ValueError(f"{name} must hold 'hidden', on which the verdict is given")
+        return self
+
+    @model_validator(mode="after")
+    def _measures_fit(self) -> AuditSpec:
+        if missing := [name for name in ("exposure", "recovery") if name not in self.measures]:
+            raise ValueError(f"measures must hold {' and '.join(missing)}, on which the verdict is given")
+        if self.dtype != "float32" and (searched := [name for name in SEARCHED if name in self.measures]):
+            raise ValueError(f"{' and '.join(searched)} search with a certificate that needs dtype float32")
+        if self.claim is not None and "extraction" not in self.measures:
+            raise ValueError("claim is held against extractions: measures must hold extraction")
         return self
 
 

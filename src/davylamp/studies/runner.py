@@ -204,7 +204,11 @@ class _Work:
         key |= {"audit": recipe.audit.model_dump(mode="json"), "utility": _dump(recipe.utility)}
         with self._step("audit", key, folder.readings, folder.verdict, folder.audit) as todo:
             if todo:
-                request = steps.AuditRequest(spec=recipe.audit, utility=recipe.utility, threads=task.threads)
+                # The model that training began from is the base that kappa is read from.
+                base = recipe.model if "kappa" in recipe.audit.measures else None
+                request = steps.AuditRequest(
+                    reference=base, spec=recipe.audit, utility=recipe.utility, threads=task.threads
+                )
                 steps.audit_step(folder, request, self._reporter)
 
     def clean(self) -> None:

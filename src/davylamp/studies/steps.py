@@ -16,8 +16,9 @@ from davylamp.bounds.intervals import clopper_pearson
 from davylamp.canaries import Manifest, Plan, Planted, plant
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
-from davylamp.errors import ManifestError, PlantingError, RunFolderError
+from davylamp.errors import Fault, InputError, ManifestError, PlantingError, RunFolderError
 from davylamp.measures import readings as tables
+from davylamp.measures.probes import Probe
 from davylamp.rendering.render import Renderer, Style
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, replaced_folder
@@ -26,6 +27,7 @@ from davylamp.secrets import stream
 from davylamp.studies.recipe import AuditSpec, UtilitySpec
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict import Verdict, judge
+from davylamp.verdict.extraction import extraction_verdicts
 
 if TYPE_CHECKING:
     from davylamp.release.local import LocalRelease
@@ -194,10 +196,15 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     """Read the release and judge it; writes ``readings.parquet``, ``audit.json`` and ``verdict.json``.
 
     Raises:
+        InputError: kappa is wanted, and there is no reference.
         ManifestError: there is no manifest, or the folder's own model was trained on rows of another.
         ModelError: the checkpoint cannot be used.
         ScoringError: a canary cannot be scored.
     """
+    if "kappa" in request.spec.measures and request.reference is None:
+        raise InputError(
+            Fault("--reference", None, "a base model, since kappa is read from the model before it saw any secret")
+        )
     manifest = Manifest.load(folder.manifest)
     training = _training(folder)
     if request.model is None and training.get("planted_sha256", manifest.planted_sha256) != manifest.planted_sha256:
@@ -218,7 +225,10 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
         frame = frame.vstack(other.with_columns(release=tables.REFERENCE))
         seconds["reference"] = time.perf_counter() - begun
     if "extraction" in request.spec.measures:
-        notes["extraction"] = _extraction(frame.filter(frame["release"] == "model"), manifest, request.spec)
+        spec, of_model = request.spec, frame.filter(frame["release"] == "model")
+        notes["extraction"] = extraction_verdicts(
+            of_model, manifest.space.size, spec.extraction.guesses, spec.rules.confidence, spec.claim
+        )
     if request.utility is not None:
         _utility(folder, request.utility, release, renderer)
     tables.save(frame, folder.readings)
@@ -360,8 +370,8 @@ def _token_readings(
     from davylamp.scoring.tokens import TokenScorer
 
     wanted = [name for name in spec.measures if name != "kappa" or base]
-    settings = {"extraction": spec.extraction, "kappa": spec.kappa}
-    scorer = TokenScorer([scheme for name, each in settings.items() if name in wanted for scheme in each.schemes])
+    schemes = {"extraction": spec.extraction.schemes, "kappa": spec.kappa.schemes}
+    scorer = TokenScorer([scheme for name in wanted for scheme in schemes.get(name, ())])
     found: list[tables.Reading] = []
     if "extraction" in wanted:
         found += Extraction(manifest, renderer, spec.extraction, scorer).measure(
@@ -370,14 +380,8 @@ def _token_readings(
     if "perplexity" in wanted:
         found += Perplexity(manifest, renderer, scorer).measure(release, spec.exposure_probes, reporter)
     if "kappa" in wanted:
-        found += Kappa(manifest, renderer, spec.kappa, scorer).measure(release, spec.exposure_probes[:1], reporter)
+        found += Kappa(manifest, renderer, spec.kappa, scorer).measure(release, (Probe.HIDDEN,), reporter)
     return found
-
-
-def _extraction(frame: pl.DataFrame, manifest: Manifest, spec: AuditSpec) -> list[dict[str, Any]]:
-    from davylamp.verdict.extraction import extraction_verdicts
-
-    return extraction_verdicts(frame, manifest.space.size, spec.extraction.guesses, spec.rules.confidence, spec.claim)
 
 
 def _utility(folder: RunFolder, spec: UtilitySpec, release: LocalRelease, renderer: Renderer) -> None:
