@@ -27,7 +27,7 @@ PREFIX = (1, 40, 77, 102)
 
 @pytest.fixture(scope="module")
 def release():
-    # Wide weights make conditionals so sharp that a sequence of three tokens is hit by chance often enough to be tested.
+    # Wide weights make conditionals so sharp that a sequence of three tokens is hit often enough to be tested.
     return LocalRelease(tiny_model("llama", spread=0.6), tiny_tokenizer(), "tiny")
 
 

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 
 from davylamp.errors import InputError, ScoringError
+from davylamp.release.local import LocalRelease
 from davylamp.scoring.guessing import guessing_baseline
-from davylamp.scoring.guessing_rows import FLOAT32_MARGIN
+from davylamp.scoring.guessing_rows import FLOAT32_MARGIN, PlainRows, open_rows
 from davylamp.scoring.guessing_search import Effort
+from support.tiny_models import ARCHITECTURES, tiny_model, tiny_tokenizer
 
 
 def widest(length, temperature, kappa):
@@ -239,3 +241,37 @@ def test_all_faults_are_named_at_once():
     with pytest.raises(InputError) as error:
         guessing_baseline(Table(7, 2, 0), 2, 1, effort=Effort(expansions=0, seconds=0.0))
     assert [fault.field for fault in error.value.faults] == ["max_expansions", "seconds"]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_model_s_baseline_is_that_of_plain_passes(architecture):
+    release = LocalRelease(tiny_model(architecture), tiny_tokenizer(), architecture)
+    prefix = [1, *range(40, 60)]
+    fast = guessing_baseline(open_rows(release, prefix), 3, 4, batch=16, effort=Effort(400))
+    plain = guessing_baseline(PlainRows(release, prefix), 3, 4, batch=16, effort=Effort(400))
+    # Both are off by at most the margin of three tokens, and their ends allow for it: intervals of the same number
+    # overlap, and what was found is the same list.
+    assert max(fast.kappa_low, plain.kappa_low) <= min(fast.kappa_high, plain.kappa_high)
+    assert [guess.tokens for guess in fast.best] == [guess.tokens for guess in plain.best]
+    for ours, theirs in zip(fast.best, plain.best, strict=True):
+        assert abs(ours.log_probability - theirs.log_probability) <= 3 * FLOAT32_MARGIN
+
+
+def test_a_model_s_baseline_is_its_enumeration():
+    release = LocalRelease(tiny_model("llama", spread=0.2), tiny_tokenizer(), "tiny")
+    prefix = [1, 40, 77, 102, 9]
+    first = release.conditionals([prefix])[0]
+    rows = release.conditionals([[*prefix, token] for token in range(len(first))])
+    exact = np.sort(np.exp(first[:, None] + rows).ravel())[::-1]
+    for budget in (1, 4, 16):
+        found = guessing_baseline(open_rows(release, prefix), 2, budget)
+        assert found.closed
+        assert found.kappa_low <= math.fsum(exact[:budget]) <= found.kappa_high
+
+
+def test_a_secret_beyond_the_context_is_refused():
+    release = LocalRelease(tiny_model("llama"), tiny_tokenizer(), "tiny")
+    with pytest.raises(ScoringError, match="longer than the context of 256"):
+        guessing_baseline(open_rows(release, [1] * 250), 8, 1)
+    # The last token is guessed and never read.
+    assert guessing_baseline(open_rows(release, [1] * 250), 7, 1, effort=Effort(100)).best

@@ -272,13 +272,25 @@ class LocalRelease:
     def open(self, prefix: Sequence[int]) -> OpenedPrefix | PlainPrefix:
         """Read a prefix once, for whole next-token rows after any number of continuations of it.
 
+        Like trees, continuations are read fast where some of them agree with what a plain pass gives.
+
         Raises:
             PrefixError: the prefix is empty or longer than the context, or an answer is not finite.
         """
         self._check([prefix], [len(prefix)])
+        if self._fast and len(prefix) > self._proven:
+            paths = [[prefix[0], prefix[-1]], [prefix[-1], prefix[-1]]]
+            limit = self._limit
+            if limit is not None and len(prefix) + len(paths[0]) > limit:
+                return PlainPrefix(self, prefix)
+            self.tree_logprobs([prefix], [TokenTree.of(paths)])
+            if self._fast:
+                self._proven = len(prefix)
         if not self._fast:
             return PlainPrefix(self, prefix)
-        return OpenedPrefix(self._model, self._trees, prefix, self._answering, self._name, self._memory)
+        opened = OpenedPrefix(self._model, self._trees, prefix, self._answering, self._name, self._memory)
+        opened.limit = self._limit
+        return opened
 
     def generate(self, prompts: Sequence[Sequence[int]], decoding: Decoding) -> list[list[int]]:
         """The tokens that follow each prompt, up to and without the end of text.
@@ -331,13 +343,19 @@ class LocalRelease:
             yield
 
     def _check(self, prefixes: Sequence[Sequence[int]], lengths: Sequence[int]) -> None:
-        limit = getattr(self._base.config.get_text_config(), "max_position_embeddings", None)
+        limit = self._limit
         for index, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
             if len(prefix) == 0:
                 raise PrefixError(index, "a prefix is empty: there is no position whose answer gives the first token")
             if limit is not None and length > limit:
                 reason = f"a sequence of {length} tokens is longer than the context of {limit} of {self._name}"
                 raise PrefixError(index, reason)
+
+    @property
+    def _limit(self) -> int | None:
+        """Tokens of the model's context, where it has a fixed one."""
+        limit: int | None = getattr(self._base.config.get_text_config(), "max_position_embeddings", None)
+        return limit
 
     @property
     def _stateful(self) -> bool:

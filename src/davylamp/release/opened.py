@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import DynamicCache
 
 from davylamp.release.answers import check_finite
-from davylamp.release.base import Release
+from davylamp.release.base import PrefixError, Release
 from davylamp.release.cascade import Cascade
 from davylamp.release.rounds import Piece
 from davylamp.release.tree import Ints, TokenTree
@@ -56,14 +56,20 @@ class OpenedPrefix:
         self._cache = answer.cache
         self._root = _rows(answer.logits[0, -1:])[0]
         self._store = _Store(self._cache, memory)
+        self.limit: int | None = None
+        """Tokens of the model's context; beyond it positions mean nothing, though many models would answer."""
 
     def rows(self, paths: Sequence[Sequence[int]]) -> NDArray[np.float64]:
         """Log-probabilities in nats of every next token after prefix and path, shape (paths, vocabulary).
 
         Raises:
-            PrefixError: an answer is not finite.
+            PrefixError: prefix and path are longer than the context, or an answer is not finite.
         """
         asked = [tuple(path) for path in paths]
+        for index, path in enumerate(asked):
+            if self.limit is not None and self._length + len(path) > self.limit:
+                reason = f"a sequence of {self._length + len(path)} tokens is longer than the context of {self.limit}"
+                raise PrefixError(index, f"{reason} of {self._name}")
         result = np.empty((len(asked), len(self._root)))
         deeper = sorted({path for path in asked if path})
         read: dict[Path, NDArray[np.float64]] = {(): self._root}
