@@ -170,6 +170,7 @@ def test_a_killed_run_resumes_and_ends_as_an_undisturbed_one(made, tmp_path, job
     assert results(out) == results(undisturbed)
 
 
+@pytest.mark.slow
 def test_a_fault_of_a_worker_is_its_own_error(made, tmp_path):
     recipe, *_ = made
     plan = recipe.plan.model_copy(update={"rows": 1000})

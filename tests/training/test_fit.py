@@ -84,21 +84,20 @@ def by_hand(model, examples, spec, total=None):
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
         {"epochs": 2, "schedule": "cosine"},
         {"schedule": "cosine", "warmup_steps": 2, "epochs": 2},
         {"warmup_steps": 3, "weight_decay": 0.1},
         {"max_grad_norm": 0.0, "batch_size": 3},
         {"max_grad_norm": 0.05},
-        {"gradient_accumulation": 2},
         {"gradient_accumulation": 3, "batch_size": 1},
         {"gradient_checkpointing": True},
     ],
     ids=str,
 )
 def test_it_is_the_loop_that_one_would_write(changes):
-    # Rows of 8 examples in the order of the file; 3 x 3 does not divide them, so that the last step is smaller.
-    # A step's loss is the mean over its tokens, also over accumulated batches of unequal length.
+    # Eight different rows in the order of the file: any other order has other losses. A batch of 3 does not divide
+    # them, so that the last step is smaller. A step's loss is the mean over its tokens, also over accumulated
+    # batches of unequal length.
     examples, spec = examples_of(), spec_of(**changes)
     model, report = fit(tiny_model(), examples, spec, 0, 0)
     mine = tiny_model()
@@ -111,18 +110,7 @@ def test_it_is_the_loop_that_one_would_write(changes):
         torch.testing.assert_close(parameter, expected[name], atol=1e-5, rtol=0, msg=name)
 
 
-def test_the_order_of_the_rows_is_kept():
-    examples = examples_of()
-    forwards = fit(tiny_model(), examples, spec_of(batch_size=1), 0, 0)[1].losses
-    backwards = fit(tiny_model(), examples[::-1], spec_of(batch_size=1), 0, 0)[1].losses
-    # The first step of each sees the untrained model: its loss tells which row came first.
-    alone = [
-        fit(tiny_model(), [each], spec_of(batch_size=1), 0, 0)[1].losses[0] for each in (examples[0], examples[-1])
-    ]
-    assert [forwards[0], backwards[0]] == pytest.approx(alone, abs=1e-6)
-
-
-@pytest.mark.parametrize("architecture", ["llama", "gpt_neox", "qwen2"])
+@pytest.mark.parametrize("architecture", ["llama", "gpt_neox"])
 def test_accumulated_batches_are_the_larger_batch(architecture):
     examples = examples_of(length=14)
     assert len({(len(each.ids), sum(label >= 0 for label in each.labels)) for each in examples}) <= 2
