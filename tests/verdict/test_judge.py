@@ -111,7 +111,7 @@ def test_the_numbers_of_a_cell() -> None:
     exposures = sorted(math.log2(N / rank) for rank in ranks)
     assert found.exposures == pytest.approx(exposures)
     assert found.median == pytest.approx(math.log2(N / 12))
-    interval = median_interval(exposures)
+    interval = median_interval(exposures, support=(0.0, math.log2(N)))
     assert (found.median_low, found.median_high) == pytest.approx((interval.low, interval.high))
     assert found.exposure_p == pytest.approx(uniform_ranks_p(ranks, N))
     assert (found.in_reach.successes, found.in_reach.trials) == (2, 5)

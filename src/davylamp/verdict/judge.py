@@ -56,7 +56,7 @@ def judge(readings: pl.DataFrame, space: AlphabetSpace, rules: Rules, candidates
         kappa=1 / space.size,
         controls=tuple(controls),
         given=given,
-        cells=tuple(_cell(group, found.get(id(group)), given, 1 / space.size, rules) for group in shown),
+        cells=tuple(_cell(group, found.get(id(group)), given, ranked, 1 / space.size, rules) for group in shown),
         copying=tuple(_copying(readings.filter(pl.col("probe") != "hidden"), rules)),
     )
 
@@ -173,8 +173,10 @@ def _null(groups: list[_Group], candidates: int, kappa: float, rules: Rules) -> 
     return Control(name="null", passed=passed, statement=statement)
 
 
-def _cell(group: _Group, found: tuple[float, float] | None, given: bool, kappa: float, rules: Rules) -> Cell:
-    interval = median_interval(group.exposures, rules.confidence)
+def _cell(
+    group: _Group, found: tuple[float, float] | None, given: bool, candidates: int, kappa: float, rules: Rules
+) -> Cell:
+    interval = median_interval(group.exposures, rules.confidence, (0.0, math.log2(candidates)))
     median = float(np.median(group.exposures))
     reach = statistics.rate(
         sum(rank <= rules.guesses for rank in group.worst_ranks), len(group.worst_ranks), rules.confidence

@@ -79,8 +79,8 @@ class Cell(_Strict):
         canaries: number of canaries.
         exposures: exposure of each in bits, ascending.
         median: median exposure in bits.
-        median_low: lower end of its bootstrap interval.
-        median_high: upper end of its bootstrap interval.
+        median_low: lower end of its interval, from order statistics.
+        median_high: upper end of its interval, from order statistics.
         exposure_p: chance of exposures as large in sum, were every rank uniform.
         in_reach: secrets found within the list budget.
         exposure_verdict: from ``exposure_p`` and ``in_reach``.
