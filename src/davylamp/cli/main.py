@@ -11,6 +11,7 @@ from rich.console import Console
 from davylamp import __version__
 from davylamp.cli.audit import audit
 from davylamp.cli.bounds import bounds
+from davylamp.cli.kappa import kappa
 from davylamp.cli.output import plain
 from davylamp.cli.plant import plant
 from davylamp.cli.report import report
@@ -50,6 +51,7 @@ app.command()(audit)
 app.command()(report)
 app.command()(run)
 app.command()(bounds)
+app.command()(kappa)
 
 
 def main() -> None:

@@ -29,8 +29,9 @@ def plain(text: str) -> str:
 
 
 def emit_json(value: Any) -> None:
-    """One JSON object on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    """One JSON object on standard output, with escapes for what could drive a terminal."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 def emit(lines: Sequence[str]) -> None:
