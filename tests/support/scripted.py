@@ -45,6 +45,9 @@ class ScriptedRelease:
         return self._tokenizer
 
     def row(self, ids: Sequence[int]) -> NDArray[np.float64]:
+        if self._turn not in ids:
+            # The prompt is not whole yet.
+            return np.full(self.vocabulary, -np.log(self.vocabulary))
         end = len(ids) - list(ids)[::-1].index(self._turn)
         prompt, said = tuple(ids[:end]), list(ids[end:])
         if prompt not in self._meant:

@@ -70,7 +70,9 @@ class AuditSpec(_Strict):
         if missing := [name for name in ("exposure", "recovery") if name not in self.measures]:
             raise ValueError(f"measures must hold {' and '.join(missing)}, on which the verdict is given")
         if self.dtype != "float32" and (searched := [name for name in SEARCHED if name in self.measures]):
-            raise ValueError(f"{' and '.join(searched)} search with a certificate that needs dtype float32")
+            raise ValueError(
+                f"the searches of {' and '.join(searched)} need dtype float32: their certificates rest on it"
+            )
         if self.claim is not None and "extraction" not in self.measures:
             raise ValueError("claim is held against extractions: measures must hold extraction")
         return self
