@@ -1,23 +1,26 @@
 """Exact exposure against the naive way and a peer, in one run, as ratios.
 
-    python benchmarks/scoring.py [--model smollm2] [--tuned CHECKPOINT] [--canaries 2] [--markdown]
+    python benchmarks/scoring.py [--model smollm2] [--canaries 2] [--run RUN ...]
 
 Every method scores the same candidates after the same prompt, on one thread, in processor seconds. What would take
 hours is timed on a sample of the candidates and scaled, which the table says. The peer is memaudit's scorer, if it is
-installed (``pip install --no-deps memaudit``). ``--tuned`` is a checkpoint that was trained on canaries of the demo's
-kind: pruning is the cheaper the better a model remembers, so that both ends are shown.
+installed (``pip install --no-deps memaudit``). ``--run`` is a run folder with its trained model: one canary that was
+never planted and one of the largest dose are scored, since pruning is the cheaper the better a model remembers.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
+import math
 import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,7 @@ class Job:
     pool: str
     canary: int
     size: int
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,8 @@ def candidates(pool: str, size: int) -> tuple[list[str], str]:
     return listed, listed[len(listed) * 471 // 1000]
 
 
-def prepare(job: Job) -> tuple[Any, Any, Any, int]:
-    """The release, the candidates' tokens, the model, and the index of the true candidate."""
+def prepare(job: Job) -> tuple[Any, Any, int, Any]:
+    """The release, the candidates' tokens, the index of the true one, and the model."""
     import torch
 
     from davylamp.corpora.records import Record
@@ -81,9 +85,11 @@ def prepare(job: Job) -> tuple[Any, Any, Any, int]:
     from davylamp.rendering.spans import CandidateTokenizer
 
     torch.set_num_threads(1)
-    source = resolve(job.model)
+    source = resolve(job.model, base=base_of(job.run) if job.run else None)
     tokenizer = load_tokenizer(source)
     model = load_model(source, "float32", tokenizer=tokenizer)
+    if job.run:
+        return (LocalRelease(model, tokenizer, job.model), *tokens_of(job, tokenizer), model)
     listed, true = candidates(job.pool, job.size)
     name = NAMES[job.canary % len(NAMES)]
     draft = f"pls write {name} about the late parcel, give reference [redacted] and be polite"
@@ -95,7 +101,34 @@ def prepare(job: Job) -> tuple[Any, Any, Any, int]:
         true,
         "benchmark",
     )
-    return LocalRelease(model, tokenizer, job.model), tokens, model, listed.index(true)
+    return LocalRelease(model, tokenizer, job.model), tokens, listed.index(true), model
+
+
+def base_of(run: str) -> str | None:
+    """The base under a run's adapter, as its training wrote it."""
+    if not (Path(run) / "model" / "adapter_config.json").is_file():
+        return None
+    return str(json.loads((Path(run) / "training.json").read_text(encoding="utf-8"))["model"]["name"])
+
+
+def canaries_of(run: str) -> list[Any]:
+    """A canary that was never planted, and one of the largest dose."""
+    from davylamp.canaries import Manifest
+
+    manifest = Manifest.load(Path(run) / "manifest.json")
+    focus = [canary for canary in manifest.canaries if canary.role == "focus"]
+    twin = next(canary for canary in manifest.canaries if canary.role == "twin")
+    return [twin, max(focus, key=lambda canary: canary.dose)]
+
+
+def tokens_of(job: Job, tokenizer: Any) -> tuple[Any, int]:
+    """The candidates' tokens for one of a run's canaries."""
+    from davylamp.canaries import Manifest
+    from davylamp.measures.exposure import Exposure
+    from davylamp.rendering.render import Renderer
+
+    manifest = Manifest.load(Path(job.run) / "manifest.json")
+    return Exposure(manifest, Renderer(tokenizer)).candidate_tokens(canaries_of(job.run)[job.canary])
 
 
 def one_by_one(model: Any, prefix: Sequence[int], continuations: Sequence[Sequence[int]], sample: int) -> np.ndarray:
@@ -165,7 +198,7 @@ def measure(job: Job, samples: dict[str, int]) -> Timing:
     from davylamp.release.tree import TokenTree
     from davylamp.scoring.ranks import TIE_MARGIN, rank_among
 
-    release, tokens, model, true = prepare(job)
+    release, tokens, true, model = prepare(job)
     prefix, continuations = tokens.prefix, tokens.continuations
     release.logprobs([prefix], [continuations[true]])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -209,7 +242,7 @@ def lower_bound(job: Job) -> tuple[int, float]:
     """Unique nodes to read, and the floating-point operations that they take at least: nodes x 2 x parameters."""
     from davylamp.release.tree import TokenTree
 
-    _, tokens, model, _ = prepare(job)
+    _, tokens, _, model = prepare(job)
     nodes = len(TokenTree.of(tokens.continuations).internal) + len(tokens.prefix)
     return nodes, nodes * 2.0 * sum(parameter.numel() for parameter in model.parameters())
 
@@ -220,30 +253,30 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "| " + " | ".join("---" for _ in rows[0]) + " |", *lines[1:]])
 
 
-def compare(model: str, pool: str, size: int, canaries: int, samples: dict[str, int]) -> str:
-    """All methods on one pool."""
+def compare(title: str, jobs: Callable[[str], list[Job]], samples: dict[str, int]) -> str:
+    """All methods on the same prompts."""
     rows = [["method", "CPU s a canary", "ratio", "extra peak MB", "read", "log-likelihood, nats", "rank"]]
     naive = None
     for method in METHODS:
         if method == "memaudit" and importlib.util.find_spec("memaudit") is None:
             continue
-        timings = [run(Job(model, method, pool, canary, size), samples) for canary in range(canaries)]
-        seconds = float(np.mean([timing.seconds for timing in timings]))
-        naive = naive or seconds
+        timings = [run(job, samples) for job in jobs(method)]
+        seconds = [timing.seconds for timing in timings]
+        naive = naive or float(np.mean(seconds))
         rows.append(
             [
                 method + (" (scaled from a sample)" if timings[0].scaled else ""),
-                f"{seconds:.2f}",
-                f"{naive / seconds:,.0f}",
+                " / ".join(f"{each:.2f}" for each in seconds),
+                " / ".join(f"{naive / each:,.1f}" for each in seconds),
                 f"{max(timing.extra_bytes for timing in timings) / 2**20:,.0f}",
-                f"{np.mean([timing.read for timing in timings]):.3f}",
+                " / ".join(f"{timing.read:.4f}" for timing in timings),
                 " / ".join(f"{timing.true:.5f}" for timing in timings),
-                " / ".join(f"{timing.rank:,.1f}" for timing in timings),
+                " / ".join("-" if math.isnan(timing.rank) else f"{timing.rank:,.1f}" for timing in timings),
             ]
         )
-    nodes, operations = lower_bound(Job(model, METHODS[3], pool, 0, size))
+    nodes, operations = lower_bound(jobs(METHODS[3])[0])
     note = f"{nodes:,} tokens to read at least: {operations / 1e9:,.1f} GFLOP."
-    return f"### {model}, {pool}\n\n{table(rows)}\n\n{note}\n"
+    return f"### {title}\n\n{table(rows)}\n\n{note}\n"
 
 
 def growth(model: str, samples: dict[str, int]) -> str:
@@ -259,17 +292,29 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="embedded")
-    parser.add_argument("--tuned", help="a checkpoint that remembers its canaries")
     parser.add_argument("--canaries", type=int, default=2)
     parser.add_argument("--sample", type=int, default=256, help="candidates for the slow ways")
-    parser.add_argument("--no-growth", action="store_true")
+    parser.add_argument("--run", action="append", default=[], help="a run folder with its trained model")
+    parser.add_argument("--only-runs", action="store_true", help="leave out the untrained model")
     chosen = parser.parse_args()
     samples = {METHODS[0]: chosen.sample, METHODS[1]: chosen.sample // 4, METHODS[2]: 4 * chosen.sample}
-    for model in filter(None, (chosen.model, chosen.tuned)):
-        for pool, size in ((DIGITS, 10_000), (ALPHANUMERIC, 20_000)):
-            sys.stdout.write(compare(model, pool, size, chosen.canaries, samples) + "\n")
-            sys.stdout.flush()
-    if not chosen.no_growth:
+    for pool, size in () if chosen.only_runs else ((DIGITS, 10_000), (ALPHANUMERIC, 20_000)):
+        numbers = range(chosen.canaries)
+
+        def untrained(method: str, pool: str = pool, size: int = size, numbers: range = numbers) -> list[Job]:
+            return [Job(chosen.model, method, pool, number, size) for number in numbers]
+
+        sys.stdout.write(compare(f"{chosen.model}, {pool}", untrained, samples) + "\n")
+        sys.stdout.flush()
+    for folder in chosen.run:
+        doses = " / ".join(f"dose {canary.dose}" for canary in canaries_of(folder))
+
+        def trained(method: str, folder: str = folder) -> list[Job]:
+            return [Job(f"{folder}/model", method, "", number, 0, folder) for number in (0, 1)]
+
+        sys.stdout.write(compare(f"after fine-tuning, {doses}", trained, samples) + "\n")
+        sys.stdout.flush()
+    if not chosen.only_runs:
         sys.stdout.write(growth(chosen.model, samples) + "\n")
 
 

@@ -127,6 +127,14 @@ class Exposure:
             ),
         )
 
+    def candidate_tokens(self, canary: Canary, probe: Probe = Probe.HIDDEN) -> tuple[CandidateTokens, int]:
+        """The candidates' tokens in one canary's place, and the index of the true secret among them.
+
+        Raises:
+            ScoringError: the candidates cannot be told apart.
+        """
+        return self._task(canary, probe).tokens, self._places[canary.secret]
+
     def log_likelihoods(self, release: Release, canary: Canary, probe: Probe = Probe.HIDDEN) -> NDArray[np.float64]:
         """Log-likelihood of every candidate in nats, in the order of the secret space, none left out.
 
