@@ -180,7 +180,7 @@ def _arguments(spec: TrainingSpec, precision: str, seed: int, folder: Path, on_c
         warmup_steps=spec.warmup_steps,
         weight_decay=spec.weight_decay,
         max_grad_norm=spec.max_grad_norm,
-        gradient_checkpointing=spec.gradient_checkpointing,
+        activation_checkpointing=spec.gradient_checkpointing,
         bf16=precision == "bfloat16",
         use_cpu=on_cpu,
         seed=seed,
