@@ -56,7 +56,8 @@ class Table:
         return totals
 
     def kappa(self, budget, temperature=1.0):
-        return math.fsum(np.sort(np.exp(self.enumerate(temperature)).ravel())[::-1][:budget])
+        # Where the list is all there is, the rounded masses may sum to a rounding above 1.
+        return min(1.0, math.fsum(np.sort(np.exp(self.enumerate(temperature)).ravel())[::-1][:budget]))
 
 
 CASES = [(7, 4), (12, 4), (40, 3), (120, 2), (30, 2), (9, 1)]

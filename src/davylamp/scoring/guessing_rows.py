@@ -91,9 +91,11 @@ def checked_rows(rows: NDArray[np.float64], count: int, temperature: float) -> N
     values = np.asarray(rows, dtype=np.float64)
     if values.ndim != 2 or len(values) != count:
         raise ScoringError(f"asked for {count} rows of conditionals, and got the shape {values.shape}")
-    if np.isnan(values).any() or np.isposinf(values).any():
+    with np.errstate(invalid="ignore"):
+        totals = log_totals(values)
+    if np.isnan(totals).any() or np.isposinf(totals).any():
+        # A sum is a number only if all that it adds up are.
         raise ScoringError("a row of conditionals holds NaN or infinity; score in float32, or check the checkpoint")
-    totals = log_totals(values)
     worst = int(np.argmax(np.abs(totals)))
     if abs(float(totals[worst])) > SUM_TOLERANCE:
         raise ScoringError(
@@ -103,7 +105,7 @@ def checked_rows(rows: NDArray[np.float64], count: int, temperature: float) -> N
     if temperature != 1:
         values = values / temperature
         values -= log_totals(values)[:, None]
-    return np.minimum(values, 0.0)
+    return np.minimum(values, 0.0) if values.max() > 0 else values
 
 
 def log_totals(values: NDArray[np.float64]) -> NDArray[np.float64]:

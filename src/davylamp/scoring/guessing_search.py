@@ -18,6 +18,8 @@ BEAM = 16
 """Prefixes that are followed to their ends together while too few whole sequences are known."""
 DEEP_SHARE = 0.25
 """Share of the expansions that go on with the latest prefixes, to raise the incumbents early."""
+ROUGHLY = 1e-6
+"""Nats of room in a first comparison over a row, which spares a row of sums; what passes is compared exactly."""
 DEFAULT_MEMORY = 256 * 2**20
 """Bytes that the open prefixes may take."""
 
@@ -186,23 +188,28 @@ class Search:
         for at in sorted(range(len(opened)), key=lambda index: -self._depths[opened[index][1]]):
             cost, node = opened[at]
             if self._depths[node] + 1 == self._length:
-                self._complete(node, cost - rows[at])
+                self._complete(node, *self._children(cost, rows[at]))
             else:
-                costs = cost - rows[at]
-                kept = np.flatnonzero(costs < self.limit)
-                self._frontier.add(node, costs[kept], kept)
+                self._frontier.add(node, *self._children(cost, rows[at]))
         self._frontier.tidy(self.limit)
         inner = [node for _, node in opened if self._depths[node] + 1 < self._length]
         followed = [node for _, node in opened[:deep] if self._depths[node] + 1 < self._length]
         self._deep = followed or inner
 
-    def _complete(self, node: int, costs: NDArray[np.float64]) -> None:
-        kept = np.flatnonzero(costs < self.limit)
-        if len(kept) > self._budget:
-            kept = kept[np.argpartition(costs[kept], self._budget - 1)[: self._budget]]
-        for token in kept[np.argsort(costs[kept], kind="stable")].tolist():
+    def _children(self, cost: float, row: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Costs and last tokens of the children of a prefix that are of interest, compared over the whole row."""
+        tokens = np.flatnonzero(row > cost - self.limit - ROUGHLY)
+        costs = cost - row[tokens]
+        kept = costs < self.limit
+        return costs[kept], tokens[kept]
+
+    def _complete(self, node: int, costs: NDArray[np.float64], tokens: NDArray[np.int64]) -> None:
+        if len(costs) > self._budget:
+            best = np.argpartition(costs, self._budget - 1)[: self._budget]
+            costs, tokens = costs[best], tokens[best]
+        for at in np.argsort(costs, kind="stable"):
             self._arrivals += 1
-            entry = (-float(costs[token]), -self._arrivals, node, int(token))
+            entry = (-float(costs[at]), -self._arrivals, node, int(tokens[at]))
             if len(self._found) < self._budget:
                 heapq.heappush(self._found, entry)
             elif entry > self._found[0]:
