@@ -2,6 +2,9 @@
 
 import json
 import math
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,3 +147,16 @@ def test_a_prefix_that_is_empty_or_too_long_and_a_missing_model(base):
         run("--model", base, "--prefix", "4," * 200, "--length", 2)
     with pytest.raises(ModelError):
         run("--model", base / "nothing", "--prefix", PREFIX, "--length", 2)
+
+
+def test_the_guide_s_example_is_what_the_command_prints():
+    guide = (Path(__file__).parents[2] / "docs" / "kappa.md").read_text(encoding="utf-8")
+    block = guide.split("```console\n$ davylamp kappa ", 1)[1].split("```", 1)[0]
+    command, expected = block.split("\n", 1)
+    out = run(*shlex.split(command))
+    number = re.compile(r"\d+\.\d+")
+    assert number.sub("#", out) == number.sub("#", expected)
+    # Float32 sums differ between machines in their last digits.
+    assert [float(each) for each in number.findall(out)] == pytest.approx(
+        [float(each) for each in number.findall(expected)], rel=1e-3
+    )
