@@ -214,10 +214,11 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
             "--model CHECKPOINT"
         )
     release, renderer = _release(folder, request, training)
+    # Before anything is read, so that a reference that does not fit costs no reading.
+    reference = _reference(request, release)
     begun = time.perf_counter()
     frame, notes = _readings(release, renderer, manifest, request.spec, reporter)
     seconds = {"model": time.perf_counter() - begun}
-    reference = _reference(request, release)
     if reference is not None:
         begun = time.perf_counter()
         hidden = request.spec.model_copy(update={"probes": request.spec.exposure_probes[:1]})
