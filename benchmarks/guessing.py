@@ -51,7 +51,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def searches(release: Any, prefixes: Sequence[list[int]], length: int, expansions: int) -> str:
     """Closed searches, and processor time an expansion."""
-    from davylamp.release.opened import PlainPrefix
+    from davylamp.release.plain import PlainPrefix
     from davylamp.scoring.guessing import guessing_baseline
     from davylamp.scoring.guessing_search import Effort
 

@@ -11,8 +11,9 @@ from scipy.special import log_softmax
 
 from davylamp.errors import InputError, ScoringError
 from davylamp.release.local import LocalRelease
+from davylamp.release.plain import PlainPrefix
 from davylamp.scoring.guessing import guessing_baseline
-from davylamp.scoring.guessing_rows import FLOAT32_MARGIN, PlainRows, open_rows
+from davylamp.scoring.guessing_rows import FLOAT32_MARGIN, open_rows
 from davylamp.scoring.guessing_search import Effort
 from support.tiny_models import ARCHITECTURES, tiny_model, tiny_tokenizer
 
@@ -249,7 +250,7 @@ def test_a_model_s_baseline_is_that_of_plain_passes(architecture):
     release = LocalRelease(tiny_model(architecture), tiny_tokenizer(), architecture)
     prefix = [1, *range(40, 60)]
     fast = guessing_baseline(open_rows(release, prefix), 3, 4, batch=16, effort=Effort(400))
-    plain = guessing_baseline(PlainRows(release, prefix), 3, 4, batch=16, effort=Effort(400))
+    plain = guessing_baseline(PlainPrefix(release, prefix), 3, 4, batch=16, effort=Effort(400))
     # Both are off by at most the margin of three tokens, and their ends allow for it: intervals of the same number
     # overlap, and what was found is the same list.
     assert max(fast.kappa_low, plain.kappa_low) <= min(fast.kappa_high, plain.kappa_high)

@@ -19,6 +19,9 @@ from davylamp.cli.run import run
 from davylamp.cli.train import train
 from davylamp.errors import DavylampError
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
 app = typer.Typer(
     name="davylamp",
     help="Says what a fine-tuned language model gives away, and how sure that is.",
@@ -71,3 +74,8 @@ def main() -> None:
             f"error: {plain(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True
         )
         sys.exit(error.exit_code)
+    except SystemExit as ended:
+        # Typer turns Ctrl-C into this code and says nothing.
+        if ended.code == INTERRUPTED:
+            sys.stderr.write("interrupted; the same command run again goes on from what was finished\n")
+        raise

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from davylamp.verdict.model import Verdict
+from davylamp.errors import StorageError
+
+if TYPE_CHECKING:
+    # Not imported where it is not needed: numpy alone takes a second, in which Ctrl-C would show a traceback.
+    from davylamp.verdict.model import Verdict
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -20,7 +26,8 @@ ThreadsOption = Annotated[
     int | None, typer.Option("--threads", min=1, help="Threads of torch [default: by the model's size].")
 ]
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Half pairs of surrogates, by which Python holds the bytes of a file name that is not UTF-8, are no text at all.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def plain(text: str) -> str:
@@ -30,14 +37,13 @@ def plain(text: str) -> str:
 
 def emit_json(value: Any) -> None:
     """One JSON object on standard output, with escapes for what could drive a terminal."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+    text = json.dumps(value, ensure_ascii=not _speaks_unicode(), allow_nan=False)
+    _write(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 def emit(lines: Sequence[str]) -> None:
     """Lines for people on standard output."""
-    for line in lines:
-        sys.stdout.write(plain(line) + "\n")
+    _write("".join(plain(line) + "\n" for line in lines))
 
 
 def emit_verdict(verdict: Verdict, title: str) -> None:
@@ -59,10 +65,40 @@ def emit_verdict(verdict: Verdict, title: str) -> None:
             cell.exposure_verdict if cell.dose else "",
             cell.greedy_verdict if cell.dose else "",
         )
-    Console().print(table)
+    console = Console()
+    with console.capture() as captured:
+        console.print(table)
+    _write(captured.get())
     emit(
         [
             f"Exposure: {verdict.baseline_bits:.2f} bits is the mean of a random rank, "
             f"{verdict.ceiling_bits:.2f} the most there is."
         ]
     )
+
+
+def _speaks_unicode() -> bool:
+    return sys.stdout is not None and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _write(text: str) -> None:
+    """Write to standard output at once; without one there is nobody to tell, as for Python's own print.
+
+    Raises:
+        StorageError: it cannot be written, as on a full disk; a reader that has left is no fault.
+    """
+    if sys.stdout is None:
+        return
+    if not _speaks_unicode():
+        encoding = sys.stdout.encoding or "ascii"
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is still held back would fail again at exit, with a message of the interpreter's own.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise StorageError(f"cannot write to standard output: {error.strerror or error}") from error

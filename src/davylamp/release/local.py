@@ -16,7 +16,8 @@ from davylamp.errors import ScoringError
 from davylamp.release.answers import PATHS, FiniteLogits, agrees, check_finite
 from davylamp.release.base import Access, Decoding, PrefixError
 from davylamp.release.cascade import Cascade, Stem, edges
-from davylamp.release.opened import OpenedPrefix, PlainPrefix
+from davylamp.release.opened import OpenedPrefix
+from davylamp.release.plain import PlainPrefix
 from davylamp.release.rounds import Rounds
 from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView

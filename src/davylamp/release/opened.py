@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import DynamicCache
 
 from davylamp.release.answers import check_finite
-from davylamp.release.base import PrefixError, Release
+from davylamp.release.base import PrefixError
 from davylamp.release.cascade import Cascade
 from davylamp.release.rounds import Piece
 from davylamp.release.tree import Ints, TokenTree
@@ -95,22 +95,6 @@ class OpenedPrefix:
             places = [row for row, node in enumerate(nodes) if texts[node] in wanted]
             values = _rows(logits[0, torch.tensor(places, device=logits.device)])
         return {texts[nodes[row]]: value for row, value in zip(places, values, strict=True)}
-
-
-class PlainPrefix:
-    """The same rows of a release that cannot do better than read prefix and continuation whole."""
-
-    def __init__(self, release: Release, prefix: Sequence[int]) -> None:
-        """Take a release and the tokens of a prefix."""
-        self._release, self._prefix = release, tuple(prefix)
-
-    def rows(self, paths: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-        """Log-probabilities in nats of every next token after prefix and path, shape (paths, vocabulary).
-
-        Raises:
-            PrefixError: prefix and path are longer than the context, or an answer is not finite.
-        """
-        return self._release.conditionals([(*self._prefix, *path) for path in paths])
 
 
 class _Store:

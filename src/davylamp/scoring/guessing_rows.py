@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from davylamp.errors import Fault, InputError, ScoringError
 from davylamp.release.base import Access, Release, require
+from davylamp.release.plain import PlainPrefix
 
 FLOAT32_MARGIN = 2e-5
 """Nats by which a log-probability from float32 logits, reduced in float64, may differ from that of another order of
@@ -42,28 +43,6 @@ class OpensPrefixes(Protocol):
         ...
 
 
-class PlainRows:
-    """Rows of any release that gives conditionals: prefix and path are read whole for each."""
-
-    def __init__(self, release: Release, prefix: Sequence[int]) -> None:
-        """Take a release and the tokens of a prefix.
-
-        Raises:
-            AccessError: the release gives no conditionals.
-        """
-        require(release, "a guessing search", Access.CONDITIONALS)
-        self._release = release
-        self._prefix = tuple(prefix)
-
-    def rows(self, paths: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-        """Log-probabilities in nats of every next token after prefix and path, shape (paths, vocabulary).
-
-        Raises:
-            PrefixError: prefix and path are longer than the context, or an answer is not finite.
-        """
-        return self._release.conditionals([(*self._prefix, *path) for path in paths])
-
-
 def open_rows(release: Release, prefix: Sequence[int]) -> PrefixRows:
     """The rows after a prefix, by the fastest way that the release offers.
 
@@ -71,7 +50,7 @@ def open_rows(release: Release, prefix: Sequence[int]) -> PrefixRows:
         AccessError: the release gives no conditionals.
     """
     require(release, "a guessing search", Access.CONDITIONALS)
-    return release.open(prefix) if isinstance(release, OpensPrefixes) else PlainRows(release, prefix)
+    return release.open(prefix) if isinstance(release, OpensPrefixes) else PlainPrefix(release, prefix)
 
 
 def checked_rows(rows: NDArray[np.float64], count: int, temperature: float) -> NDArray[np.float64]:
