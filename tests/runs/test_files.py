@@ -115,3 +115,25 @@ def test_a_reader_never_sees_a_half_written_file(tmp_path):
 def test_json_refuses_what_json_cannot_hold():
     with pytest.raises(ValueError, match="JSON"):
         files.json_bytes({"x": float("nan")})
+
+
+def test_a_file_name_that_is_not_utf8_is_written_out(tmp_path):
+    files.write_json(tmp_path / "j", {"source": "bad\udcff.jsonl"})
+    assert files.read_json(tmp_path / "j") == {"source": "bad\\udcff.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "no JSON object"),
+        (b"5", "no JSON object"),
+        (b"null", "no JSON object"),
+        (b"\xff", "utf-8"),
+        (b"[" * 200_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_json_object_is_a_value_error(tmp_path, content, said):
+    (tmp_path / "j").write_bytes(content)
+    with pytest.raises(ValueError, match=said):
+        files.read_json(tmp_path / "j")

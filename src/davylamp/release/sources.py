@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib.resources
 import importlib.util
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 from davylamp.errors import Fault, InputError, ModelError
 from davylamp.release.gguf import converted
-from davylamp.runs.files import sha256_file
+from davylamp.runs.files import read_json, sha256_file
 
 EMBEDDED = "embedded"
 SMOLLM2 = "smollm2"
@@ -226,11 +225,8 @@ def _without_weights(source: ModelSource, wanted: str) -> str:
 
 def _read_json(path: Path, name: str) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except OSError as error:
         raise ModelError(f"{name}: cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
         raise ModelError(f"{name}: {path} is damaged: {error}") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{name}: {path} is damaged: it holds no JSON object")
-    return value

@@ -6,12 +6,15 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from davylamp.errors import StorageError
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -80,8 +83,28 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON as davylamp writes it: indented, keys in the order given, UTF-8, no NaN."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+    """JSON as davylamp writes it: indented, keys in the order given, UTF-8, no NaN.
+
+    A byte of a file name that is not UTF-8, which Python holds as half of a surrogate pair, is written out as text.
+    """
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return _HALF_PAIR.sub(lambda match: f"\\\\u{ord(match[0]):04x}", text).encode("utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no JSON object.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(data, dict):
+        raise ValueError("it holds no JSON object")
+    return data
 
 
 def write_json(path: Path, value: Any, *, private: bool = False) -> None:

@@ -71,11 +71,10 @@ class RunFolder:
     def is_done(self, step: str, key: Mapping[str, Any], outputs: Sequence[Path]) -> bool:
         """Whether a step was finished with the same key and its files are still there."""
         try:
-            stamp = json.loads(self._stamp(step).read_text(encoding="utf-8"))
+            stamp = files.read_json(self._stamp(step))
         except (OSError, ValueError):
             return False
-        same = isinstance(stamp, dict) and stamp.get("key") == digest(key)
-        return same and all(output.exists() for output in outputs)
+        return stamp.get("key") == digest(key) and all(output.exists() for output in outputs)
 
     def finish(self, step: str, key: Mapping[str, Any]) -> None:
         """Stamp a step as finished.
@@ -92,7 +91,7 @@ class RunFolder:
 def digest(key: Mapping[str, Any]) -> str:
     """A hash of JSON-like data, with the version of davylamp in it."""
     text = json.dumps({"davylamp": __version__, **key}, sort_keys=True, ensure_ascii=False)
-    return files.sha256_bytes(text.encode("utf-8"))
+    return files.sha256_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 @contextlib.contextmanager
