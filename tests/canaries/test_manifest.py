@@ -49,7 +49,7 @@ def test_a_missing_manifest_says_what_makes_one(tmp_path):
         Manifest.load(tmp_path / "manifest.json")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"null", b'"x"'])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"null", b'"x"', b"[" * 200_000])
 def test_damage_is_a_typed_error(tmp_path, content):
     (tmp_path / "m.json").write_bytes(content)
     with pytest.raises(ManifestError):
@@ -96,3 +96,27 @@ def test_what_training_showed(saved):
         expected = canary.secret if canary.context == "visible" else manifest.mask
         assert manifest.shown_in_training(canary) == expected
         assert expected in manifest.trained_record(canary).prompt[0].content
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["space"].update(alphabet="abcdefghij"),
+        lambda data: data.update(mask="another"),
+        lambda data: data.update(canaries=[]),
+        lambda data: data.update(canaries=[*data["canaries"], data["canaries"][0]]),
+        lambda data: data.update(canaries=[each for each in data["canaries"] if each["role"] != "twin"]),
+        lambda data: data.update(canaries=[each for each in data["canaries"] if each["arm"] != "visible"]),
+        lambda data: data.update(rows=1),
+    ],
+)
+def test_canaries_that_do_not_fit_the_rest_are_damage(saved, change):
+    folder, manifest = saved
+    path = folder / "manifest.json"
+    data = json.loads(path.read_text("utf-8"))
+    change(data)
+    path.write_text(json.dumps(data), "utf-8")
+    with pytest.raises(ManifestError, match="is damaged at: canaries") as caught:
+        Manifest.load(path)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert not any(canary.secret in shown for canary in manifest.canaries)

@@ -55,6 +55,9 @@ def test_all_faults_are_named_at_once_and_unknown_keys_too():
         ({"arms": {"control": {"context": "visible"}}}, "'control' is taken"),
         ({"mask": "1,2,3,4"}, "mask is itself a possible secret"),
         ({"slots": {"name": []}}, "slots.name is empty"),
+        ({"slots": {"name": "names", "prompt": ["a"]}}, "{prompt} is filled by davylamp"),
+        ({"slots": {"name": "names", "secret": ["a"]}}, "{secret} is filled by davylamp"),
+        ({"slots": {"name": "names", "first name": ["a"]}}, "'first name' can stand in no template"),
     ],
 )
 def test_what_does_not_fit_together_is_said(changes, said):

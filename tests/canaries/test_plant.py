@@ -18,6 +18,8 @@ from support.corpora import plan_data, small_corpus, small_plan
 
 SHAPES = ("prompt_completion", "messages", "text")
 
+WHITE = {"alphabet": " \t\u00a0\u2003\u3000", "length": 4, "separator": ""}
+
 
 def prompt_of(record, canary):
     """What stands before the reply, for any shape."""
@@ -267,6 +269,30 @@ def test_a_carrier_that_holds_its_own_secret_is_refused():
     template = {"prompt": "{name} {list} ref {secret}", "completion": "{name} {secret}"}
     with pytest.raises(PlantingError, match="holds its own secret"):
         plant(small_corpus(), small_plan(space=space, templates=[template], slots={"name": "names", "list": [value]}))
+
+
+def test_a_mask_that_holds_a_canarys_secret_is_refused():
+    # The mask holds every code of the space: it would show what it is there to hide.
+    space = {"alphabet": "01", "length": 6, "separator": ""}
+    mask = " ".join(f"{code:06b}" for code in range(64))
+    with pytest.raises(PlantingError, match="or in the mask"):
+        plant(small_corpus(), small_plan(space=space, mask=mask))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mask": "a\0"},
+        {"slots": {"name": ["Ann\0" + "x" * count for count in range(400)]}},
+        {"space": {"alphabet": "\x0012345", "length": 4}},
+        {"templates": [{"prompt": "{name} {secret}", "completion": "\0 {secret}"}]},
+        # A reply of white space alone is no reply.
+        {"templates": [{"prompt": "{name} {secret}", "completion": "{secret}"}], "space": WHITE},
+    ],
+)
+def test_rows_that_no_reader_takes_are_not_planted(changes):
+    with pytest.raises(PlantingError, match=r"canary c\d+ could not be read again.*(NUL|empty)"):
+        plant(small_corpus(), small_plan(**changes))
 
 
 @settings(max_examples=40, deadline=None)

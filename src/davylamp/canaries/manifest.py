@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Literal
 
@@ -133,6 +132,22 @@ class Manifest(_Strict):
     mask: str
     canaries: tuple[Canary, ...]
 
+    @model_validator(mode="after")
+    def _canaries_fit(self) -> Manifest:
+        """Messages name no secret, though they are not shown: :meth:`load` gives the place only."""
+        if len({canary.id for canary in self.canaries}) < len(self.canaries):
+            raise ValueError("two canaries have one id")
+        if any(code not in self.space for canary in self.canaries for code in (canary.secret, canary.replacement)):
+            raise ValueError("a canary's secret is not of the space")
+        if any(position >= self.rows for canary in self.canaries for position in canary.positions):
+            raise ValueError("a canary stands beyond the last row")
+        if (self.space, self.mask) != (self.plan.space, self.plan.mask):
+            raise ValueError("the space or the mask is not that of the plan")
+        missing = {*self.plan.arms} - {canary.arm for canary in self.canaries if canary.role == "focus"}
+        if missing or not {"twin", "positive"} <= {canary.role for canary in self.canaries}:
+            raise ValueError("an arm or a control has no canary")
+        return self
+
     @property
     def shape(self) -> Shape:
         """The shape of the planted rows."""
@@ -166,12 +181,12 @@ class Manifest(_Strict):
             ManifestError: it is missing, damaged, or of another schema.
         """
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = files.read_json(path)
         except FileNotFoundError as error:
             raise ManifestError(f"no manifest at {path}: run `davylamp plant` first") from error
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ManifestError(f"cannot read the manifest {path}: {error}") from error
-        version = data.get("schema_version") if isinstance(data, dict) else None
+        version = data.get("schema_version")
         if version != SCHEMA_VERSION:
             raise ManifestError(
                 f"{path} has manifest schema {version!r}; this davylamp reads {SCHEMA_VERSION}: plant again"
@@ -180,7 +195,7 @@ class Manifest(_Strict):
             return cls.model_validate(data)
         except ValidationError as error:
             # The library's own message would repeat the secrets, also at the end of a traceback.
-            places = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors()[:5])
+            places = ", ".join(".".join(map(str, fault["loc"])) or "canaries" for fault in error.errors()[:5])
             raise ManifestError(f"{path} is damaged at: {places}") from None
 
     def check_planted(self, path: Path) -> None:

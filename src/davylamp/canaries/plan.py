@@ -122,6 +122,10 @@ class Plan(_Strict):
         if self.mask in self.space:
             faults.append("mask is itself a possible secret")
         for name, values in self.slots.items():
+            if name in (*HOST_SLOTS, "secret"):
+                faults.append(f"slots.{name}: {{{name}}} is filled by davylamp; give the slot another name")
+            if not re.fullmatch(r"\w+", name):
+                faults.append(f"slots: {name!r} can stand in no template; names hold letters, digits and '_' only")
             if not values:
                 faults.append(f"slots.{name} is empty")
         if faults:

@@ -13,6 +13,7 @@ from davylamp.canaries.manifest import Canary, Carrier, CorpusNote, Manifest, Ro
 from davylamp.canaries.plan import HOST_SLOTS, SLOT, Plan, Template
 from davylamp.corpora.names import draw_names
 from davylamp.corpora.records import Corpus, Record
+from davylamp.corpora.rows import RowError, check_record
 from davylamp.errors import PlantingError
 from davylamp.runs import files
 from davylamp.secrets import stream
@@ -74,12 +75,13 @@ def plant(corpus: Corpus, plan: Plan) -> Planted:
     wordings = _wordings(plan, len(drafts))
     canaries = _furnish(drafts, places, wordings, rows, plan, corpus)
     _check_not_planted_before(rows, canaries, wordings)
-    _check_carriers(canaries)
+    _check_carriers(canaries, plan.mask)
     planted = list(rows)
     for canary in canaries:
         record = _trained(canary, corpus, plan)
         for position in canary.positions:
             planted[position] = record
+    _check_readable(planted, {position: canary.id for canary in canaries for position in canary.positions})
     return Planted(
         tuple(planted),
         Manifest(
@@ -245,7 +247,20 @@ def _trained(canary: Canary, corpus: Corpus, plan: Plan) -> Record:
     return canary.carrier.record(corpus.shape, shown, canary.secret)
 
 
-def _check_carriers(canaries: list[Canary]) -> None:
+def _check_readable(records: list[Record], canaries: dict[int, str]) -> None:
+    """Refuse to write rows that no trainer could read; what a template, a slot or a secret adds was never read."""
+    for at, record in enumerate(records):
+        try:
+            check_record(record)
+        except RowError as error:
+            what = f"canary {canaries[at]}" if at in canaries else f"row {at + 1} of the planted file"
+            raise PlantingError(
+                f"{what} could not be read again: {error}. Change the plan's space, templates, slots or mask, or the "
+                "words around the corpus"
+            ) from error
+
+
+def _check_carriers(canaries: list[Canary], mask: str) -> None:
     """Refuse canaries whose reading would mean nothing: two that ask the same, or one that tells its secret."""
     first: dict[tuple[str | None, tuple[str, ...], str], str] = {}
     for canary in canaries:
@@ -257,10 +272,11 @@ def _check_carriers(canaries: list[Canary]) -> None:
                 "apart: give the templates a slot that differs, such as {name} with slots: {name: names}"
             )
         for code in (canary.secret, canary.replacement):
-            if any(code in piece for piece in (*carrier.prompt, *carrier.completion, carrier.system or "")):
+            if any(code in piece for piece in (*carrier.prompt, *carrier.completion, carrier.system or "", mask)):
                 raise PlantingError(
-                    f"canary {canary.id} holds its own secret (or its replacement) in the text around it, so that "
-                    "hiding it would hide nothing: change plan.seed, or slots and hosts that hold codes"
+                    f"canary {canary.id} holds its own secret (or its replacement) in the text around it or in the "
+                    "mask, so that hiding it would hide nothing: change plan.seed, or a mask, slots and hosts that "
+                    "hold codes"
                 )
 
 

@@ -123,6 +123,17 @@ def checked_text(value: object, field: str) -> str:
     return value
 
 
+def check_record(record: Record) -> None:
+    """Check a record that was made and not read: it must be one that could be read again.
+
+    Raises:
+        RowError: it is not; the text is not repeated.
+    """
+    for turn in record.prompt:
+        checked_text(turn.content, f"the {turn.role} turn")
+    _reply(record.reply, "the reply")
+
+
 class Gathering:
     """Collects records and faults of one source, and turns them into a corpus or into one error."""
 
