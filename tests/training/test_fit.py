@@ -132,6 +132,12 @@ def test_the_same_seed_gives_the_same_bits_and_another_another_dropout():
     assert any(not torch.equal(runs[0][name], runs[2][name]) for name in runs[0])
 
 
+def test_any_seed_of_a_plan_will_do():
+    model, report = fit(tiny_model(), examples_of(), spec_of(), 0, 10**30)
+    assert report.steps
+    assert all(torch.isfinite(tensor).all() for tensor in weights(model).values())
+
+
 def test_lora_trains_the_adapter_and_nothing_else():
     before = weights(tiny_model())
     model, report = fit(tiny_model(), examples_of(), spec_of(method="lora", lora=LoraSpec(r=2)), 0, 0)
@@ -211,3 +217,9 @@ def test_threads_follow_the_wish_then_the_environment_then_the_size(monkeypatch)
     assert use_threads(model, 2) == 2
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert use_threads(model) == 1
+
+
+@pytest.mark.parametrize("threads", [0, 100_000])
+def test_more_threads_than_a_process_can_have_are_refused(threads):
+    with pytest.raises(InputError, match="--threads"):
+        use_threads(tiny_model(), threads)

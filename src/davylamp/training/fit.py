@@ -67,6 +67,8 @@ def fit(
         InputError: the model has none of the adapter's target modules.
     """
     _check_steps(examples, spec)
+    # numpy's generator, which the library seeds along with torch's, takes 32 bits.
+    seed %= 2**32
     set_seed(seed)
     if spec.method == "lora":
         model = _with_adapter(model, spec)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from davylamp.errors import Fault, InputError
+
 SMALL = 5_000_000
 """Parameters below which one thread was the fastest in every measurement; see docs/architecture.md."""
 
@@ -21,8 +23,15 @@ def use_threads(model: Any, threads: int | None = None) -> int:
 
     Returns:
         The number that was set.
+
+    Raises:
+        InputError: more threads than any use is made of; so many that a process cannot have them end it at once.
     """
     import torch
+
+    most = max(64, os.cpu_count() or 1)
+    if threads is not None and not 1 <= threads <= most:
+        raise InputError(Fault("--threads", threads, f"1 to {most}"))
 
     if threads is None and "OMP_NUM_THREADS" not in os.environ:
         small = sum(parameter.numel() for parameter in model.parameters()) < SMALL
