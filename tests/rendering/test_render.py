@@ -186,7 +186,18 @@ def test_a_template_that_refuses_a_role_is_a_typed_error_with_its_own_words():
         renderer.render([chat("a", "b", system="s")])
 
 
-@pytest.mark.parametrize("template", ["{% for %}", "{{ messages[9].content.upper() }}", "{{ nothing.at.all }}"])
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for %}",
+        "{{ messages[9].content.upper() }}",
+        "{{ nothing.at.all }}",
+        "{{ 1 / 0 }}",
+        "{{ messages[0].content + 5 }}",
+        "{% for each in range(10000000000) %}{% endfor %}",
+        "{{ 'x'.index('y') }}",
+    ],
+)
 def test_a_broken_template_is_a_typed_error(template):
     with pytest.raises(TokenizerError, match="chat template"):
         Renderer(with_template(template)).render([pair()])

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from davylamp.errors import Fault, InputError, ModelError, TokenizerError
 from davylamp.release.quiet import quiet
 from davylamp.release.sources import ModelSource
+from davylamp.rendering.render import TEMPLATE_ERRORS
 from davylamp.rendering.tokenizer import TokenizerView
 
 DType = Literal["float32", "bfloat16", "auto"]
@@ -98,19 +99,22 @@ def _tokenizer_folder(source: ModelSource) -> Path:
 
 
 def _set_template(tokenizer: Any, path: Path) -> None:
-    from jinja2 import TemplateError, TemplateSyntaxError
+    from jinja2 import TemplateSyntaxError
 
     try:
-        tokenizer.chat_template = path.read_text(encoding="utf-8")
+        template = path.read_text(encoding="utf-8")
     except OSError as error:
         raise TokenizerError(f"cannot read the chat template {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise TokenizerError(f"the chat template {path} is not UTF-8 (byte {error.start})") from error
+    if not template.strip():
+        raise TokenizerError(f"the chat template {path} is empty")
+    tokenizer.chat_template = template
     try:
         tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
     except TemplateSyntaxError as error:
         raise TokenizerError(f"the chat template {path}, line {error.lineno}: {error.message}") from error
-    except TemplateError:
+    except TEMPLATE_ERRORS:
         # A template may refuse this short conversation; rendering will say so of the real one.
         pass
 

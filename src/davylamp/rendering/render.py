@@ -12,6 +12,17 @@ from davylamp.corpora.records import Message, Record
 from davylamp.errors import TokenizerError
 from davylamp.rendering.tokenizer import TokenizerView, encode
 
+TEMPLATE_ERRORS = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    RecursionError,
+)
+"""What a chat template may raise: it is a small program, and its faults are those of Python."""
+
 Style = Literal["auto", "chat", "plain"]
 """``chat`` uses the tokenizer's template, ``plain`` joins prompt and reply; ``auto`` takes the template if any."""
 
@@ -171,7 +182,7 @@ class Renderer:
                     messages, tokenize=False, add_generation_prompt=add_generation_prompt
                 )
             )
-        except TemplateError as error:
+        except TEMPLATE_ERRORS as error:
             roles = ", ".join(turn.role for turn in turns)
             raise TokenizerError(
                 f"the chat template cannot write a conversation of {roles}: {error}; change the records, or give "
