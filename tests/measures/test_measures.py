@@ -310,7 +310,7 @@ def test_a_space_too_large_to_list_is_drawn_from() -> None:
 def test_a_pool_larger_than_what_was_not_planted_is_refused(manifest: Manifest) -> None:
     # 13 canaries and 13 replacements leave 74 decoys, and the secret itself.
     assert Exposure(manifest, Renderer(tiny_tokenizer()), pool=75).candidates == 75
-    with pytest.raises(InputError, match="count"):
+    with pytest.raises(InputError, match=r"audit\.pool is 76; allowed: at most 75"):
         Exposure(manifest, Renderer(tiny_tokenizer()), pool=76)
 
 

@@ -46,7 +46,7 @@ def test_the_members_of_a_union_are_one_fault():
         ("a: [1, 2", "line 1"),
         ("a: b: c", "line 1"),
         ("- 1", "mapping of keys"),
-        ("", "mapping of keys"),
+        ("", "'(empty)'; allowed: a mapping of keys"),
         ("? [a]\n: 1", "single value"),
         ("a: 2020-13-45", "month"),
         ("a: " + "[" * 5000, "nested too deeply"),

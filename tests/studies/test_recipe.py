@@ -59,6 +59,9 @@ def test_faults_of_all_parts_are_named_at_once(tmp_path, data):
     [
         ("seeds=[1, 1]", "twice"),
         ("audit.probes=[as_trained]", "'hidden'"),
+        ("audit.probes=[hidden,hidden]", "probes name one twice"),
+        ("audit.exposure_probes=[hidden,hidden]", "exposure_probes name one twice"),
+        ("audit.measures=[exposure,recovery,exposure]", "measures name one twice"),
         ("corpus.hub=a/b", "exactly one of"),
         ("utility=null clean=true", "no utility"),
     ],

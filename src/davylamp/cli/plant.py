@@ -36,7 +36,7 @@ def plant(
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.studies.steps import check_unplanted, plant_step
 
-    what = validate(Plan, apply_overrides(load_yaml(plan), overrides or []))
+    what = validate(Plan, apply_overrides(load_yaml(plan), overrides or []), "plan")
     if arm is not None and arm not in what.arms:
         raise InputError(Fault("--arm", arm, f"one of {', '.join(what.arms)}"))
     named = any(column is not None for column in (prompt, completion, text))

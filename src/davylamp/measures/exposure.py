@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from davylamp.canaries.manifest import Canary, Manifest
+from davylamp.errors import Fault, InputError
 from davylamp.measures.probes import Probe, first_span, naming, probe_record
 from davylamp.measures.readings import Reading, reading_of
 from davylamp.release.base import Access, Release, TreeRelease, require
@@ -73,7 +74,11 @@ class Exposure:
             self._ranked: NDArray[np.int64] = np.arange(len(self._candidates))
         else:
             # A model that learnt the set of planted secrets lifts them all, so that none of them may be a decoy.
-            taken = [*secrets, *(canary.replacement for canary in manifest.canaries)]
+            taken = {*secrets, *(canary.replacement for canary in manifest.canaries)}
+            left = manifest.space.size - len(taken)
+            if pool - 1 > left:
+                allowed = f"at most {left + 1:,}: the space holds {manifest.space.size:,}, {len(taken)} are taken"
+                raise InputError(Fault("audit.pool", pool, allowed, "Leave it out to rank among the whole space."))
             decoys = manifest.space.draw(stream(manifest.plan.seed, "decoys"), pool - 1, exclude=taken)
             self._candidates = (*decoys, *secrets)
             self._ranked = np.arange(len(decoys))

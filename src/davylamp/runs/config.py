@@ -14,6 +14,9 @@ from davylamp.errors import Fault, RecipeError
 
 T = TypeVar("T", bound=BaseModel)
 
+_PLAIN = {"valid tuple": "list", "valid dictionary": "mapping of keys to values", "Tuple": "List", "Dictionary": "Map"}
+"""What the library calls by Python's names, as YAML has it."""
+
 
 class _Strict(yaml.SafeLoader):
     """A YAML loader that refuses a key given twice, which YAML's own rules forbid and most loaders allow."""
@@ -55,7 +58,8 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
     """
     data = _load(text, where)
     if not isinstance(data, dict):
-        raise RecipeError(Fault(where, type(data).__name__, "a mapping of keys to values"))
+        shown = "(empty)" if data is None else type(data).__name__
+        raise RecipeError(Fault(where, shown, "a mapping of keys to values"))
     return data
 
 
@@ -135,6 +139,8 @@ def _fault(detail: Any, place: tuple[Any, ...], prefix: str) -> Fault:
     name = ".".join(map(str, place))
     field = f"{prefix}.{name}" if prefix and name else prefix or name or "recipe"
     message = str(detail["msg"]).removeprefix("Value error, ")
+    for python, plain in _PLAIN.items():
+        message = message.replace(python, plain)
     if detail["type"] == "extra_forbidden":
         return Fault(field, detail["input"], "no such key", "Remove it, or mend its spelling.")
     if detail["type"] == "missing":

@@ -63,6 +63,9 @@ class AuditSpec(_Strict):
         for name in ("probes", "exposure_probes"):
             if Probe.HIDDEN not in getattr(self, name):
                 raise ValueError(f"{name} must hold 'hidden', on which the verdict is given")
+        for name in ("probes", "exposure_probes", "measures"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ValueError(f"{name} name one twice")
         return self
 
     @model_validator(mode="after")
