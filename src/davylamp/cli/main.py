@@ -70,12 +70,14 @@ def main() -> None:
         if debug:
             raise
         # Messages quote files and models, which may hold characters that drive a terminal.
-        Console(stderr=True).print(
-            f"error: {plain(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True
-        )
+        _say(f"error: {plain(str(error))}")
         sys.exit(error.exit_code)
     except SystemExit as ended:
         # Typer turns Ctrl-C into this code and says nothing.
         if ended.code == INTERRUPTED:
-            sys.stderr.write("interrupted; the same command run again goes on from what was finished\n")
+            _say("interrupted: nothing was left half-written, and the same command can be run again")
         raise
+
+
+def _say(text: str) -> None:
+    Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)

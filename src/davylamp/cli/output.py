@@ -48,6 +48,8 @@ def emit(lines: Sequence[str]) -> None:
 
 def emit_verdict(verdict: Verdict, title: str) -> None:
     """A verdict for people: a table at a terminal, one line a cell elsewhere."""
+    if sys.stdout is None:
+        return
     for control in verdict.controls:
         emit([f"{control.name} control {'passed' if control.passed else 'FAILED'}: {control.statement}"])
     if not sys.stdout.isatty():
