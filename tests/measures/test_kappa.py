@@ -144,7 +144,7 @@ def spec(**changes):
 
 def test_an_audit_takes_the_measures_that_it_is_told(run, tmp_path):
     base = build_tiny(tmp_path / "base", seed=2)
-    audit_step(run, AuditRequest(reference=str(base), spec=spec(claim={"epsilon": 1.0})))
+    audit_step(run, AuditRequest(model=str(run.model), reference=str(base), spec=spec(claim={"epsilon": 1.0})))
     frame = load(run.readings)
     by = {release: set(frame.filter(pl.col("release") == release)["measure"]) for release in ("model", "reference")}
     assert {"extraction_probability", "secret_perplexity", "exposure", "greedy_recovery"} <= by["model"] & by[
@@ -159,7 +159,7 @@ def test_an_audit_takes_the_measures_that_it_is_told(run, tmp_path):
 
 
 def test_an_audit_takes_two_measures_where_nothing_is_said(run):
-    audit_step(run, AuditRequest(spec=AuditSpec()))
+    audit_step(run, AuditRequest(model=str(run.model), spec=AuditSpec()))
     frame = load(run.readings)
     assert not {"secret_perplexity", "emission_probability", "kappa_high"} & set(frame["measure"])
     assert "extraction" not in json.loads(run.audit.read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from davylamp.canaries.plan import Template
@@ -524,4 +525,28 @@ def test_the_same_data_gives_the_same_page(intended: tuple[ReportData, Node]) ->
 
 def test_no_verdict_to_report_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="davylamp audit"):
+        collect(tmp_path)
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
+@pytest.mark.parametrize("measure", ["exposure", "tied", "greedy_recovery"])
+def test_readings_that_lack_a_number_are_an_error(tmp_path: Path, measure: str, value: float | None) -> None:
+    folder = write_run(tmp_path, Case())
+    frame = pl.read_parquet(folder.readings)
+    here = (pl.col("measure") == measure) & (pl.col("canary") == "c0003") & (pl.col("probe") == "hidden")
+    if value is None:
+        frame = frame.filter(~here)
+    else:
+        frame = frame.with_columns(value=pl.when(here).then(pl.lit(value)).otherwise(pl.col("value")))
+    frame.write_parquet(folder.readings)
+    with pytest.raises(RunFolderError, match=rf"canary c0003 \({measure}\).*davylamp audit"):
+        collect(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["audit.json", "training.json"])
+@pytest.mark.parametrize("content", ["", "null", "[]", "[" * 200_000])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> None:
+    write_run(tmp_path, Case())
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(RunFolderError, match=re.escape(name)):
         collect(tmp_path)

@@ -239,6 +239,21 @@ def test_what_is_no_number_is_refused(value: float | None) -> None:
         judge(broken, SPACE, Rules())
 
 
+def test_measures_that_no_verdict_rests_on_may_be_infinite() -> None:
+    frame = table([*controls(), *group(EVEN)])
+    never = frame.filter(pl.col("measure") == "exposure").with_columns(
+        measure=pl.lit("emission_surprisal"), value=pl.lit(float("inf"))
+    )
+    assert judge(pl.concat([frame, never]), SPACE, Rules()) == judge(frame, SPACE, Rules())
+
+
+def test_a_verdict_without_a_cell_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "verdict.json"
+    judged(controls(), group(EVEN)).model_copy(update={"cells": ()}).save(path)
+    with pytest.raises(RunFolderError, match="davylamp audit"):
+        Verdict.load(path)
+
+
 def test_a_verdict_comes_back_from_disk(tmp_path: Path) -> None:
     verdict = judged(controls(), group([1, 2, 3, 5] * 4))
     verdict.save(tmp_path / "verdict.json")

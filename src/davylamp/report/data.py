@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.report.words import headlines, overall
+from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.verdict import Verdict
 from davylamp.verdict.model import Word
@@ -195,8 +196,11 @@ def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[C
     values = {(row["release"], row["canary"], row["measure"]): row["value"] for row in hidden.iter_rows(named=True)}
     rows = []
     for canary in manifest.canaries:
-        if ("model", canary.id, "exposure") not in values:
-            raise RunFolderError(f"the readings lack canary {canary.id}: run `davylamp audit` again")
+        for measure in ("exposure", "rank", "tied", "rank_among_planted", "greedy_recovery"):
+            if not math.isfinite(values.get(("model", canary.id, measure), math.nan)):
+                raise RunFolderError(
+                    f"the readings lack canary {canary.id} ({measure}), or hold no number: run `davylamp audit` again"
+                )
         rows.append(
             CanaryRow(
                 id=canary.id,
@@ -251,9 +255,6 @@ def _utilities(folder: Path) -> Sequence[Utility]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return files.read_json(path)
     except (OSError, ValueError) as error:
         raise RunFolderError(f"cannot read {path}: {error}") from error
-    if not isinstance(data, dict):
-        raise RunFolderError(f"{path} is damaged: it holds no object")
-    return data

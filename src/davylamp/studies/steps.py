@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from davylamp.bounds.intervals import clopper_pearson
 from davylamp.canaries import Manifest, Plan, Planted, plant
 from davylamp.corpora.readers import read_corpus
@@ -136,6 +138,8 @@ def _train(
         trained, report = fit(loaded, examples, spec, int(pad or 0), seed, reporter)
     with replaced_folder(folder.model) as temporary, quiet():
         _save_model(temporary, trained, tokenizer)
+        # Were it left until the new one is written, a process killed between the two would leave it beside this model.
+        folder.training.unlink(missing_ok=True)
     made = {
         "model": {"name": source.name, "kind": source.kind, "sha256": source.weights_sha256()},
         "spec": spec.model_dump(mode="json"),
@@ -207,12 +211,8 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
         )
     manifest = Manifest.load(folder.manifest)
     training = _training(folder)
-    if request.model is None and training.get("planted_sha256", manifest.planted_sha256) != manifest.planted_sha256:
-        # A model that never saw these canaries would be declared clean.
-        raise ManifestError(
-            f"{folder.model} was trained before {folder.planted} was planted anew: run `davylamp train` again, or give "
-            "--model CHECKPOINT"
-        )
+    if request.model is None:
+        _check_own_model(folder, training, manifest)
     release, renderer = _release(folder, request, training)
     # Before anything is read, so that a reference that does not fit costs no reading.
     reference = _reference(request, release)
@@ -221,7 +221,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     seconds = {"model": time.perf_counter() - begun}
     if reference is not None:
         begun = time.perf_counter()
-        hidden = request.spec.model_copy(update={"probes": request.spec.exposure_probes[:1]})
+        hidden = request.spec.model_copy(update={"probes": (Probe.HIDDEN,)})
         other, _ = _readings(reference, renderer, manifest, hidden, reporter, base=True)
         frame = frame.vstack(other.with_columns(release=tables.REFERENCE))
         seconds["reference"] = time.perf_counter() - begun
@@ -232,6 +232,8 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
         )
     if request.utility is not None:
         _utility(folder, request.utility, release, renderer)
+    # Judged before anything is written: readings that no verdict can be given on must not stand beside an older one.
+    verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules, notes["candidates"])
     tables.save(frame, folder.readings)
     files.write_json(
         folder.audit,
@@ -246,7 +248,6 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
             "versions": versions(),
         },
     )
-    verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules, notes["candidates"])
     verdict.save(folder.verdict)
     return verdict
 
@@ -278,15 +279,35 @@ def utility_step(
 
 
 def _training(folder: RunFolder) -> Mapping[str, Any]:
-    import json
-
-    if not folder.training.is_file():
+    """What ``training.json`` holds, or nothing where another trainer did the training."""
+    if not folder.training.exists():
         return {}
     try:
-        data = json.loads(folder.training.read_text(encoding="utf-8"))
+        data = files.read_json(folder.training)
+        if not isinstance(data.get("model"), dict):
+            raise ValueError("'model' holds no object")
+        # What was audited in another style than it was trained in would seem to have learnt nothing.
+        TrainingSpec.model_validate(data.get("spec"))
     except (OSError, ValueError) as error:
-        raise RunFolderError(f"cannot read {folder.training}: {error}; train again or remove it") from error
-    return data if isinstance(data, dict) else {}
+        said = "'spec' is damaged" if isinstance(error, ValidationError) else error
+        raise RunFolderError(f"cannot read {folder.training}: {said}; train again or remove it") from error
+    return data
+
+
+def _check_own_model(folder: RunFolder, training: Mapping[str, Any], manifest: Manifest) -> None:
+    """A model that never saw these canaries would be declared clean."""
+    if not folder.model.is_dir():
+        raise RunFolderError(f"{folder.path} holds no trained model: run `davylamp train`, or give --model CHECKPOINT")
+    if not training:
+        raise RunFolderError(
+            f"nothing says how {folder.model} was trained ({folder.training} is missing): run `davylamp train` again, "
+            f"or give --model {folder.model} if another trainer made it"
+        )
+    if training.get("planted_sha256") != manifest.planted_sha256:
+        raise ManifestError(
+            f"{folder.model} was trained before {folder.planted} was planted anew: run `davylamp train` again, or give "
+            "--model CHECKPOINT"
+        )
 
 
 def _release(folder: RunFolder, request: AuditRequest, training: Mapping[str, Any]) -> tuple[LocalRelease, Renderer]:
@@ -295,8 +316,6 @@ def _release(folder: RunFolder, request: AuditRequest, training: Mapping[str, An
     from davylamp.release.sources import resolve
     from davylamp.training.threads import use_threads
 
-    if request.model is None and not folder.model.is_dir():
-        raise RunFolderError(f"{folder.path} holds no trained model: run `davylamp train`, or give --model CHECKPOINT")
     base = request.base
     if base is None and request.model is None and (folder.model / "adapter_config.json").is_file():
         base = _trained_on(training)
@@ -332,10 +351,17 @@ def _reference(request: AuditRequest, release: LocalRelease) -> LocalRelease | N
 
     source = resolve(request.reference)
     tokenizer = load_tokenizer(source, request.chat_template)
-    if tokenizer("0 aA.", add_special_tokens=True)["input_ids"] != release.tokenizer("0 aA.")["input_ids"]:
+    if not _same_tokens(tokenizer, release.tokenizer):
         raise RunFolderError(f"the reference {source.name} has another tokenizer than {release.name}")
     model = load_model(source, request.spec.dtype, tokenizer=tokenizer)
     return LocalRelease(model, tokenizer, source.name, memory=request.spec.memory_mb * 2**20)
+
+
+def _same_tokens(one: Any, other: Any) -> bool:
+    """Whether both give a text the same ids; a token that only one has, as one added in fine-tuning, does no harm."""
+    ids = other.get_vocab()
+    same = all(ids.get(token, at) == at for token, at in one.get_vocab().items())
+    return same and one("0 aA.")["input_ids"] == other("0 aA.")["input_ids"]
 
 
 def _readings(

@@ -16,6 +16,9 @@ from davylamp.secrets import AlphabetSpace
 from davylamp.verdict import statistics
 from davylamp.verdict.model import Cell, Control, Copying, Rate, Rules, Verdict, Word
 
+COUNTED = ("exposure", "rank", "tied", "greedy_recovery", "reply_recovery")
+"""Measures that a verdict rests on."""
+
 
 def judge(readings: pl.DataFrame, space: AlphabetSpace, rules: Rules, candidates: int | None = None) -> Verdict:
     """Judge one model.
@@ -114,7 +117,8 @@ def _check(readings: pl.DataFrame) -> None:
             f"the readings hold {measure} of canary {canary}, {probe}, more than once (release: {models}): judge the "
             "readings of one model at a time"
         )
-    broken = readings.filter(~pl.col("value").is_finite().fill_null(False))
+    # Other measures may be infinite: a surprisal is, where a secret is never said.
+    broken = readings.filter(pl.col("measure").is_in(COUNTED) & ~pl.col("value").is_finite().fill_null(False))
     if len(broken):
         canary, probe, _, measure = broken.select(one).row(0)
         raise RunFolderError(f"{measure} of canary {canary}, {probe}, is no number: run `davylamp audit` again")

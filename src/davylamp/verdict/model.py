@@ -162,7 +162,7 @@ class Verdict(_Strict):
     kappa: float
     controls: tuple[Control, ...]
     given: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[Cell, ...] = Field(min_length=1)
     copying: tuple[Copying, ...]
 
     def save(self, path: Path) -> None:
