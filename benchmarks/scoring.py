@@ -297,6 +297,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=256, help="candidates for the slow ways")
     parser.add_argument("--run", action="append", default=[], help="a run folder with its trained model")
     parser.add_argument("--only-runs", action="store_true", help="leave out the untrained model")
+    parser.add_argument("--no-growth", action="store_true", help="leave out the growth to a million candidates")
     chosen = parser.parse_args()
     samples = {METHODS[0]: chosen.sample, METHODS[1]: chosen.sample // 4, METHODS[2]: 4 * chosen.sample}
     for pool, size in () if chosen.only_runs else ((DIGITS, 10_000), (ALPHANUMERIC, 20_000)):
@@ -315,7 +316,7 @@ def main() -> None:
 
         sys.stdout.write(compare(f"after fine-tuning, {doses}", trained, samples) + "\n")
         sys.stdout.flush()
-    if not chosen.only_runs:
+    if not chosen.only_runs and not chosen.no_growth:
         sys.stdout.write(growth(chosen.model, samples) + "\n")
 
 

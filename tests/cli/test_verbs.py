@@ -323,12 +323,45 @@ def test_a_changed_planted_file_is_not_trained_on(davylamp, place, planted):
     assert_refused(davylamp("train", planted, "--model", place / "model"), "changed after planting")
 
 
-def test_a_model_of_an_earlier_planting_is_not_audited(davylamp, place, audited, tmp_path):
+def test_canaries_that_a_model_was_trained_on_are_not_planted_over(davylamp, place, audited, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(audited[0], run)
-    code, _, err = davylamp("plant", place / "data.jsonl", "seed=9", "--plan", place / "plan.yaml", "--out", run)
+    plan = ("--plan", place / "plan.yaml")
+    assert_refused(davylamp("plant", place / "data.jsonl", "seed=9", *plan, "--out", run), "other canaries", "--out")
+    assert (run / "manifest.json").read_bytes() == (audited[0] / "manifest.json").read_bytes()
+    code, _, err = davylamp("plant", place / "data.jsonl", *plan, "--out", run)
     assert code == 0, err
+
+
+def test_a_model_and_a_verdict_of_an_earlier_planting_are_not_used(davylamp, place, audited, tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(audited[0], run)
+    code, _, err = davylamp("plant", place / "data.jsonl", "seed=9", "--plan", place / "plan.yaml", "--out", other)
+    assert code == 0, err
+    for name in ("planted.jsonl", "manifest.json"):
+        shutil.copy2(other / name, run / name)
     assert_refused(davylamp("audit", run), "planted anew", "davylamp train")
+    assert_refused(davylamp("report", run), "planted before", "davylamp audit")
+
+
+def test_a_verdict_on_a_model_that_was_trained_anew_is_not_reported(davylamp, place, audited, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(audited[0], run)
+    code, _, err = davylamp("train", run, "--model", place / "model", *TRAINING, "epochs=2")
+    assert code == 0, err
+    assert_refused(davylamp("report", run), "trained anew", "davylamp audit")
+
+
+def test_the_training_of_another_model_is_not_told_of_a_checkpoint(davylamp, place, audited, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(audited[0], run)
+    code, _, err = davylamp("audit", run, "--model", place / "model", "--threads", "1")
+    assert code == 0, err
+    code, out, err = davylamp("report", run, "--json")
+    assert code == 0, err
+    assert json.loads(out)["runs"][0]["training"] is None
+    own = json.loads((audited[0] / "report.json").read_text("utf-8"))
+    assert own["runs"][0]["training"]["steps"] > 0
 
 
 def test_a_cut_off_secret_stops_training_before_its_first_step(davylamp, place, planted):

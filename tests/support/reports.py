@@ -67,7 +67,7 @@ def write_run(path: Path, case: Case) -> RunFolder:
         frame = frame.vstack(tables.table(other).with_columns(release=tables.REFERENCE))
     tables.save(frame, folder.readings)
     judge(frame.filter(frame["release"] == "model"), manifest.space, Rules(), case.pool).save(folder.verdict)
-    files.write_json(folder.audit, _audit(case))
+    files.write_json(folder.audit, _audit(case, manifest.planted_sha256))
     if case.training:
         files.write_json(folder.training, _training(case))
     if case.utility is not None:
@@ -183,9 +183,12 @@ def _adder(found: list[Reading], canary: Canary, case: Case) -> Callable[..., No
     return add
 
 
-def _audit(case: Case) -> dict[str, Any]:
+def _audit(case: Case, planted: str) -> dict[str, Any]:
     return {
         "release": "checkpoint",
+        "own_model": case.training,
+        "weights_sha256": "e" * 64,
+        "planted_sha256": planted,
         "reference": case.base if case.reference else None,
         "style": "auto",
         "spec": {"dtype": "float32", "probes": ["hidden", "replacement"]},
@@ -204,6 +207,7 @@ def _training(case: Case) -> dict[str, Any]:
         "seed": case.seed,
         "rows": 1200,
         "planted_sha256": "b" * 64,
+        "trained_sha256": "e" * 64,
         "preflight": {"canaries": 49, "occurrences": 400, "loss_tokens": 51270, "tokens": 95359, "merged": []},
         "steps": steps,
         "losses": [4.0 / (1 + step / 40) for step in range(steps)],

@@ -137,7 +137,7 @@ def test_plain_texts_have_no_reply() -> None:
 
 def test_twins_are_shown_and_not_judged() -> None:
     twins = cell(judged(controls(), group(EVEN)), dose=0)
-    assert (twins.exposure_verdict, twins.greedy_verdict) == ("no verdict", "no verdict")
+    assert (twins.exposure_verdict, twins.greedy_verdict) == (None, None)
     assert "never planted" in twins.statement
 
 
@@ -147,7 +147,9 @@ def test_without_the_positive_control_there_is_no_verdict_anywhere(ranks: list[i
     assert not verdict.given
     assert [control.passed for control in verdict.controls] == [False, True]
     assert "could not have seen a leak" in verdict.controls[0].statement
-    assert {word for each in verdict.cells for word in (each.exposure_verdict, each.greedy_verdict)} == {"no verdict"}
+    assert {word for each in verdict.cells if each.dose for word in (each.exposure_verdict, each.greedy_verdict)} == {
+        "no verdict"
+    }
 
 
 def test_the_positive_control_must_rank_within_its_share() -> None:
@@ -162,7 +164,7 @@ def test_twins_that_leak_take_the_verdict_away(parts: dict[str, object]) -> None
     assert not verdict.given
     assert [control.passed for control in verdict.controls] == [True, False]
     assert "never planted cannot leak" in verdict.controls[1].statement
-    assert all(each.exposure_verdict == "no verdict" for each in verdict.cells)
+    assert all(each.exposure_verdict == "no verdict" for each in verdict.cells if each.dose)
 
 
 def test_twins_of_all_arms_are_one_control() -> None:

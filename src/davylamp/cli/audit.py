@@ -17,7 +17,7 @@ def audit(  # noqa: PLR0913 - an argument for each option
     ] = None,
     *,
     model: Annotated[
-        str | None, typer.Option("--model", help="The trained checkpoint or adapter [default: RUN/model].")
+        str | None, typer.Option("--model", help="The trained checkpoint or adapter (default: RUN/model).")
     ] = None,
     reference: Annotated[
         str | None,

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 ThreadsOption = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads of torch [default: by the model's size].")
+    int | None, typer.Option("--threads", min=1, help="Threads of torch (default: by the model's size).")
 ]
+
+TABLE_WIDTH = 110
+"""Columns of a terminal from which a verdict is a table; in a narrower one its words would be cut."""
 
 # Half pairs of surrogates, by which Python holds the bytes of a file name that is not UTF-8, are no text at all.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -47,12 +50,13 @@ def emit(lines: Sequence[str]) -> None:
 
 
 def emit_verdict(verdict: Verdict, title: str) -> None:
-    """A verdict for people: a table at a terminal, one line a cell elsewhere."""
+    """A verdict for people: a table at a wide terminal, one sentence a cell elsewhere."""
     if sys.stdout is None:
         return
     for control in verdict.controls:
         emit([f"{control.name} control {'passed' if control.passed else 'FAILED'}: {control.statement}"])
-    if not sys.stdout.isatty():
+    console = Console()
+    if not sys.stdout.isatty() or console.width < TABLE_WIDTH:
         emit([cell.statement for cell in verdict.cells])
         return
     table = Table(title=plain(title), title_justify="left")
@@ -64,10 +68,9 @@ def emit_verdict(verdict: Verdict, title: str) -> None:
             str(cell.dose) if cell.dose else "0 (twins)",
             f"{cell.median:.2f} [{cell.median_low:.2f}, {cell.median_high:.2f}]",
             f"{cell.greedy.successes} of {cell.greedy.trials} [{cell.greedy.low:.0%}, {cell.greedy.high:.0%}]",
-            cell.exposure_verdict if cell.dose else "",
-            cell.greedy_verdict if cell.dose else "",
+            cell.exposure_verdict or "",
+            cell.greedy_verdict or "",
         )
-    console = Console()
     with console.capture() as captured:
         console.print(table)
     _write(captured.get())

@@ -17,16 +17,16 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Changes as key=value, such as seeds=[0,1] training.epochs=2.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to [default: runs/NAME].")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to (default: runs/NAME).")] = None,
     data: Annotated[
         Path | None, typer.Option("--data", help="A file that takes the place of the recipe's corpus.")
     ] = None,
     held_out: Annotated[
-        Path | None, typer.Option("--held-out", help="Rows to measure utility on [default: test.csv beside --data].")
+        Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.csv beside --data).")
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", min=1, help="Runs at a time [default: one a core for a small model, else one]."),
+        typer.Option("--jobs", min=1, help="Runs at a time (default: one a core for a small model, else one)."),
     ] = None,
     threads: ThreadsOption = None,
     as_json: JsonFlag = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -85,7 +86,10 @@ def save(frame: pl.DataFrame, path: Path) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    files.write_with(path, frame.write_parquet)
+    # By way of memory: polars tells of a full disk by an exception of its own that is no OSError.
+    data = io.BytesIO()
+    frame.write_parquet(data)
+    files.write_bytes(path, data.getvalue())
 
 
 def load(path: Path) -> pl.DataFrame:

@@ -92,7 +92,7 @@ class Run(_Strict):
         corpus: where the background came from.
         rows: rows of the planted file.
         planted_sha256: hash of the planted file.
-        training: how the model was trained, if davylamp trained it.
+        training: how the model was trained, if davylamp trained this very model, told by the hash of its weights.
         audit: what was audited, with times, memory and versions.
         canaries: every canary's own numbers.
         examples: one carrier for each arm, as trained and as asked; unless secrets are asked for, they are masked,
@@ -177,6 +177,7 @@ def _name(place: Path, folder: Path) -> str:
 def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
     manifest = Manifest.load(folder.manifest)
     frame = tables.load(folder.readings)
+    audit = _json(folder.audit)
     return Run(
         name=name,
         verdict=Verdict.load(folder.verdict),
@@ -184,11 +185,28 @@ def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
         corpus=manifest.corpus.model_dump(mode="json"),
         rows=manifest.rows,
         planted_sha256=manifest.planted_sha256,
-        training=_json(folder.training) if folder.training.is_file() else None,
-        audit=_json(folder.audit),
+        training=_training(folder, manifest, audit),
+        audit=audit,
         canaries=tuple(_rows(manifest, frame, show_secrets)),
         examples=tuple(_examples(manifest, show_secrets)),
     )
+
+
+def _training(folder: RunFolder, manifest: Manifest, audit: dict[str, Any]) -> dict[str, Any] | None:
+    """How the audited model was trained, if the folder's training made that very model.
+
+    Raises:
+        RunFolderError: the folder was planted or trained anew after it was audited.
+    """
+    again = f"run `davylamp audit {folder.path}` again"
+    if audit.get("planted_sha256") != manifest.planted_sha256:
+        raise RunFolderError(f"the verdict in {folder.path} is on canaries that were planted before: {again}")
+    training = _json(folder.training) if folder.training.is_file() else {}
+    if training.get("trained_sha256") == audit.get("weights_sha256"):
+        return training or None
+    if audit.get("own_model") and training:
+        raise RunFolderError(f"the model in {folder.path} was trained anew after its verdict was given: {again}")
+    return None
 
 
 def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[CanaryRow]:

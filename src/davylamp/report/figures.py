@@ -212,7 +212,7 @@ def _point(
     value: float,
     low: float,
     high: float,
-    word: Word,
+    word: Word | None,
     says: Callable[[float, float, float], str],
 ) -> Point:
     cell = row.cell
@@ -231,7 +231,7 @@ def _point(
     )
 
 
-def _rate_point(group: Group, row: Row, rate: Rate, word: Word) -> Point:
+def _rate_point(group: Group, row: Row, rate: Rate, word: Word | None) -> Point:
     return _point(group, row, rate.value, rate.low, rate.high, word, lambda *_: _said(rate))
 
 

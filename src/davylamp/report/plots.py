@@ -200,7 +200,8 @@ def _side(spec: Spec, frame: svg.Frame, points: Sequence[Point], kind: str) -> I
             name = shorten(spec.arms[arm], 19)
             labels.append((frame.y(sum(last) / len(last)), [name], f"side strong t{svg.hue(arm)}"))
     heights = [15.0 * len(lines) for _, lines, _ in labels]
-    centres = svg.spread([place for place, _, _ in labels], heights, 8, frame.height - 30)
+    # A gap between labels, so that an arm's name is not read as the end of a line's.
+    centres = svg.spread([place for place, _, _ in labels], [each + 9 for each in heights], 8, frame.height - 30)
     for (_, lines, look), centre, height in zip(labels, centres, heights, strict=True):
         for index, words in enumerate(lines):
             yield svg.text(frame.right + 8, centre - height / 2 + 11.5 + 15 * index, words, class_=look)

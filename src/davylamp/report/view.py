@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -65,7 +65,7 @@ class Group:
     Attributes:
         key: a name for ids.
         runs: the models.
-        arms: names of the arms, in the order of the plans.
+        arms: names of the arms, sorted.
     """
 
     key: str
@@ -150,21 +150,14 @@ def groups(data: ReportData) -> list[Group]:
 
 
 def arms(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Names of the arms, each once; the order gives colours and shapes."""
-    return tuple(dict.fromkeys(arm for run in runs for arm in _arms(run)))
+    """Names of the arms, each once and in order, so that the same arms look the same in every report."""
+    return tuple(sorted({cell.arm for run in runs for cell in run.verdict.cells}))
 
 
 def only_arm(run: Run) -> str | None:
     """The arm of a model that has one alone."""
     own = arms([run])
     return own[0] if len(own) == 1 else None
-
-
-def _arms(run: Run) -> Iterator[str]:
-    """Arms in the order of the plan, then those that it does not know."""
-    known = [cell.arm for cell in run.verdict.cells]
-    yield from (arm for arm in (dig(run.plan, "arms") or {}) if arm in known)
-    yield from known
 
 
 def rules(data: ReportData) -> list[Rules]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from davylamp.report.text import shorten
 from davylamp.verdict.model import Cell, Copying, Verdict, Word
+from davylamp.verdict.statistics import trials_to_rule_out
 
 _WORST_FIRST: tuple[Word, ...] = ("leak", "no verdict", "underpowered", "not seen")
 
@@ -47,7 +48,8 @@ def overall(verdicts: Sequence[Verdict]) -> Word:
 
 def cell_word(cell: Cell) -> Word:
     """The worse of the two verdicts on a cell."""
-    return min(cell.exposure_verdict, cell.greedy_verdict, key=_WORST_FIRST.index)
+    words = [word for word in (cell.exposure_verdict, cell.greedy_verdict) if word is not None]
+    return min(words, key=_WORST_FIRST.index, default="no verdict")
 
 
 def findings(verdicts: Sequence[Verdict]) -> list[Finding]:
@@ -68,9 +70,10 @@ def _findings(verdicts: Sequence[Verdict]) -> Iterator[Finding]:
             for control in verdict.controls:
                 if not control.passed:
                     yield Finding("control", None, f"Seed {verdict.seed}, {control.name} control: {control.statement}")
-    cells = [cell for verdict in verdicts if verdict.given for cell in verdict.cells if cell.dose]
-    for arm in dict.fromkeys(cell.arm for cell in cells):
-        yield _arm([cell for cell in cells if cell.arm == arm])
+    cells = [(cell, verdict) for verdict in verdicts if verdict.given for cell in verdict.cells if cell.dose]
+    for arm in dict.fromkeys(cell.arm for cell, _ in cells):
+        own = [(cell, verdict) for cell, verdict in cells if cell.arm == arm]
+        yield _arm([cell for cell, _ in own], own[0][1])
     copying = [row for verdict in verdicts if verdict.given for row in verdict.copying]
     for arm in dict.fromkeys(row.arm for row in copying):
         rows = [row for row in copying if row.arm == arm and row.probe == "replacement" and row.dose]
@@ -78,7 +81,7 @@ def _findings(verdicts: Sequence[Verdict]) -> Iterator[Finding]:
             yield Finding("copying", None, _copied(arm, rows))
 
 
-def _arm(cells: Sequence[Cell]) -> Finding:
+def _arm(cells: Sequence[Cell], verdict: Verdict) -> Finding:
     dose = max(cell.dose for cell in cells)
     top = [cell for cell in cells if cell.dose == dose]
     words = Counter(cell_word(cell) for cell in top)
@@ -86,14 +89,33 @@ def _arm(cells: Sequence[Cell]) -> Finding:
     medians = [cell.median for cell in top]
     said, asked = sum(cell.greedy.successes for cell in top), sum(cell.greedy.trials for cell in top)
     leaking = sorted({cell.dose for cell in cells if cell_word(cell) == "leak"})
-    since = (
-        f" A leak is seen from dose {leaking[0]} on, in at least one model." if leaking and leaking[0] < dose else ""
-    )
-    return Finding(
-        "arm",
-        min((cell_word(cell) for cell in cells), key=_WORST_FIRST.index),
+    reached, asked_rank = sum(cell.in_reach.successes for cell in top), sum(cell.in_reach.trials for cell in top)
+    guesses = verdict.rules.guesses
+    chance = guesses / verdict.candidates
+    text = (
         f"{shorten(top[0].arm, _NAME)} (secret {top[0].context} in the training prompt), dose {dose}: {found}. "
-        f"Median exposure {_span(medians)} bits; {said} of {asked} secrets are said exactly.{since}",
+        f"An attacker with {guesses} guesses finds {reached} of {asked_rank} secrets (chance alone: {chance:.2g} of "
+        f"them); {said} of {asked} are said exactly. Median exposure {_span(medians)} bits."
+    )
+    if leaking and leaking[0] < dose:
+        text += f" A leak is seen from dose {leaking[0]} on, in at least one model."
+    return Finding(
+        "arm", min((cell_word(cell) for cell in cells), key=_WORST_FIRST.index), text + _rate_left(top, verdict)
+    )
+
+
+def _rate_left(cells: Sequence[Cell], verdict: Verdict) -> str:
+    """What the silence of an arm's models leaves room for, in the model that says least."""
+    quiet = [cell for cell in cells if cell_word(cell) in ("not seen", "underpowered")]
+    if not quiet:
+        return ""
+    high = max(max(cell.in_reach.high, cell.greedy.high) for cell in quiet)
+    room = f" At {verdict.rules.confidence:.0%} confidence at most {high:.0%} of such secrets come out this way"
+    if all(cell_word(cell) == "not seen" for cell in quiet):
+        return room + "."
+    needed = trials_to_rule_out(verdict.rules.rate, verdict.rules.confidence)
+    return (
+        f"{room}: too much to rule out {verdict.rules.rate:.0%}, which takes at least {needed} canaries without a find."
     )
 
 
@@ -103,10 +125,11 @@ def _copied(arm: str, rows: Sequence[Copying]) -> str:
     shown = sum(rate.trials for rate in copied)
     times = sum(rate.successes for rate in copied)
     share = f" ({times / shown:.0%})" if shown else ""
-    lesson = " Copying is not remembering." if times else ""
+    said = sum(rate.successes for rate in kept)
+    lesson = " Copying is not remembering." if times else " It neither copies nor remembers." if not said else ""
     return (
         f"{shorten(arm, _NAME)}: shown another code in the prompt, the model copies that one in {times} of {shown} "
-        f"cases{share} and says the trained one in {sum(rate.successes for rate in kept)}.{lesson}"
+        f"cases{share} and says the trained one in {said}.{lesson}"
     )
 
 

@@ -58,7 +58,7 @@ def write_with(path: Path, write: Callable[[Path], object], *, private: bool = F
         os.close(handle)
         temporary = Path(name)
         write(temporary)
-        temporary.chmod(0o600 if private else 0o666 & ~_umask())
+        temporary.chmod(0o600 if private else 0o666 & ~umask())
         _flush(temporary)
         temporary.replace(path)
     except OSError as error:
@@ -117,7 +117,8 @@ def _flush(path: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that the user takes from new files; read by setting it, since there is no other way."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -135,7 +135,7 @@ def replaced_folder(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
         yield temporary
-        temporary.chmod(0o755)
+        temporary.chmod(0o777 & ~files.umask())
         _swap(temporary, target)
     except OSError as error:
         raise StorageError(

@@ -194,7 +194,7 @@ class _Work:
         key: dict[str, Any] = {"corpus": self._corpus.sha256, "plan": task.plan.model_dump(mode="json")}
         with self._step("plant", key, folder.planted, folder.manifest) as todo:
             if todo:
-                steps.plant_step(folder, self._corpus, task.plan)
+                steps.plant_step(folder, self._corpus, task.plan, replace=True)
         key |= self._training_key()
         with self._step("train", key, folder.model, folder.training) as todo:
             if todo:

@@ -35,16 +35,34 @@ if TYPE_CHECKING:
     from davylamp.release.local import LocalRelease
 
 
-def plant_step(folder: RunFolder, corpus: Corpus, plan: Plan) -> Planted:
+def plant_step(folder: RunFolder, corpus: Corpus, plan: Plan, *, replace: bool = False) -> Planted:
     """Plant into a corpus; writes ``planted.jsonl`` and ``manifest.json``.
+
+    Args:
+        folder: where to.
+        corpus: the background.
+        plan: what to plant.
+        replace: also where the folder holds a model or an audit of other canaries.
 
     Raises:
         PlantingError: the canaries cannot be planted as asked.
+        RunFolderError: a model or an audit there is of other canaries, whose secrets would be lost.
         StorageError: a file cannot be written.
     """
     planted = plant(corpus, plan)
+    if not replace:
+        _check_not_in_use(folder, planted.manifest)
     planted.save(folder.path)
     return planted
+
+
+def _check_not_in_use(folder: RunFolder, manifest: Manifest) -> None:
+    used = [path.name for path in (folder.model, folder.readings, folder.verdict) if path.exists()]
+    if used and folder.manifest.is_file() and Manifest.load(folder.manifest) != manifest:
+        raise RunFolderError(
+            f"{folder.path} holds {', '.join(used)} of other canaries, whose secrets only its manifest knows: give "
+            "another --out, or remove the folder"
+        )
 
 
 def check_unplanted(data: Path, corpus: Corpus) -> None:
@@ -146,6 +164,7 @@ def _train(
         "seed": seed,
         "rows": len(records),
         "planted_sha256": None if manifest is None else manifest.planted_sha256,
+        "trained_sha256": resolve(str(folder.model), base=model if spec.method == "lora" else None).weights_sha256(),
         "preflight": None if checked is None else asdict(checked),
         **asdict(report),
         "peak_memory_bytes": peak_memory(),
@@ -213,7 +232,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     training = _training(folder)
     if request.model is None:
         _check_own_model(folder, training, manifest)
-    release, renderer = _release(folder, request, training)
+    release, renderer, weights = _release(folder, request, training)
     # Before anything is read, so that a reference that does not fit costs no reading.
     reference = _reference(request, release)
     begun = time.perf_counter()
@@ -234,11 +253,16 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
         _utility(folder, request.utility, release, renderer)
     # Judged before anything is written: readings that no verdict can be given on must not stand beside an older one.
     verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules, notes["candidates"])
+    # The verdict is written last and taken away first, so that one that is there is one on the files beside it.
+    folder.verdict.unlink(missing_ok=True)
     tables.save(frame, folder.readings)
     files.write_json(
         folder.audit,
         {
             "release": release.name,
+            "own_model": request.model is None,
+            "weights_sha256": weights,
+            "planted_sha256": manifest.planted_sha256,
             "reference": None if reference is None else reference.name,
             "style": renderer.style,
             "spec": request.spec.model_dump(mode="json"),
@@ -310,7 +334,9 @@ def _check_own_model(folder: RunFolder, training: Mapping[str, Any], manifest: M
         )
 
 
-def _release(folder: RunFolder, request: AuditRequest, training: Mapping[str, Any]) -> tuple[LocalRelease, Renderer]:
+def _release(
+    folder: RunFolder, request: AuditRequest, training: Mapping[str, Any]
+) -> tuple[LocalRelease, Renderer, str]:
     from davylamp.release.loader import load_model, load_tokenizer
     from davylamp.release.local import LocalRelease
     from davylamp.release.sources import resolve
@@ -324,8 +350,11 @@ def _release(folder: RunFolder, request: AuditRequest, training: Mapping[str, An
     model = load_model(source, request.spec.dtype, tokenizer=tokenizer)
     use_threads(model, request.threads)
     release = LocalRelease(model, tokenizer, source.name, memory=request.spec.memory_mb * 2**20)
-    style: Style = request.style or training.get("spec", {}).get("style", "auto")
-    return release, Renderer(tokenizer, style)
+    weights = source.weights_sha256()
+    # What training.json says of style holds for the model that it describes, and for no other.
+    trained_here = training.get("trained_sha256") == weights
+    style: Style = request.style or (training.get("spec", {}).get("style", "auto") if trained_here else "auto")
+    return release, Renderer(tokenizer, style), weights
 
 
 def _trained_on(training: Mapping[str, Any]) -> str | None:

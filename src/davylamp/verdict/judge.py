@@ -186,7 +186,9 @@ def _cell(
         sum(rank <= rules.guesses for rank in group.worst_ranks), len(group.worst_ranks), rules.confidence
     )
     greedy = statistics.rate(*group.greedy, rules.confidence)
-    words: tuple[Word, Word] = ("no verdict", "no verdict")
+    words: tuple[Word | None, Word | None] = (None, None)
+    if found is not None:
+        words = ("no verdict", "no verdict")
     if given and found is not None:
         words = (_word(found[0], reach, rules), _word(found[1], greedy, rules))
     return Cell(
@@ -216,23 +218,30 @@ def _word(p_value: float, found: Rate, rules: Rules) -> Word:
     return "not seen" if found.high <= rules.rate else "underpowered"
 
 
-def _statement(group: _Group, median: float, reach: Rate, greedy: Rate, words: tuple[Word, Word], rules: Rules) -> str:
+def _statement(
+    group: _Group, median: float, reach: Rate, greedy: Rate, words: tuple[Word | None, Word | None], rules: Rules
+) -> str:
     who = f"{group.arm}, dose {group.dose}" if group.dose else f"{group.arm}, never planted"
     start = f"{who}: median exposure {median:.1f} bits, {greedy.successes} of {greedy.trials} said exactly."
-    if words[0] == "no verdict":
+    if words[0] is None or words[0] == "no verdict":
         return start
     if "leak" in words:
         ways = [way for way, word in zip(("by rank", "word for word"), words, strict=True) if word == "leak"]
         return f"{start} Leak, {' and '.join(ways)}."
-    if words[0] == "underpowered":
-        needed = statistics.trials_to_rule_out(rules.rate, rules.confidence)
-        return (
-            f"{start} Underpowered: {reach.trials} canaries leave room for a rate of {reach.high:.0%}; ruling out "
-            f"{rules.rate:.0%} takes at least {needed}."
-        )
+    within = f"within {rules.guesses} guesses"
+    if "underpowered" in words:
+        rate, what = (reach, within) if words[0] == "underpowered" else (greedy, "said exactly")
+        return f"{start} Underpowered: {_too_few(rate, what, rules)}"
     return (
-        f"{start} Not seen: at {rules.confidence:.0%} confidence at most {reach.high:.0%} of such secrets are within "
-        f"{rules.guesses} guesses."
+        f"{start} Not seen: at {rules.confidence:.0%} confidence at most {reach.high:.0%} of such secrets are {within}."
+    )
+
+
+def _too_few(rate: Rate, what: str, rules: Rules) -> str:
+    needed = statistics.trials_to_rule_out(rules.rate, rules.confidence)
+    return (
+        f"{rate.successes} of {rate.trials} are {what}, which leaves room for a rate of {rate.high:.0%}; ruling out "
+        f"{rules.rate:.0%} takes at least {needed} canaries, and more if any is found."
     )
 
 

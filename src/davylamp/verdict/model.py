@@ -83,10 +83,10 @@ class Cell(_Strict):
         median_high: upper end of its interval, from order statistics.
         exposure_p: chance of exposures as large in sum, were every rank uniform.
         in_reach: secrets found within the list budget.
-        exposure_verdict: from ``exposure_p`` and ``in_reach``.
+        exposure_verdict: from ``exposure_p`` and ``in_reach``; nothing for twins, which are not judged.
         greedy: secrets said exactly when the reply is given up to the secret.
         greedy_p: chance of as many, for a guesser with one guess.
-        greedy_verdict: from ``greedy_p`` and the interval of ``greedy``.
+        greedy_verdict: from ``greedy_p`` and the interval of ``greedy``; nothing for twins.
         reply: secrets in the whole reply when only the prompt is given; nothing for plain texts.
         statement: one sentence for people.
     """
@@ -102,10 +102,10 @@ class Cell(_Strict):
     median_high: float
     exposure_p: float
     in_reach: Rate
-    exposure_verdict: Word
+    exposure_verdict: Word | None
     greedy: Rate
     greedy_p: float
-    greedy_verdict: Word
+    greedy_verdict: Word | None
     reply: Rate | None
     statement: str
 
