@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -122,3 +123,14 @@ def test_a_process_killed_while_filling_leaves_the_old_folder(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(target)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert (target / "weights").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_folder_has_the_permissions_that_the_user_gives(tmp_path, mask):
+    old = os.umask(mask)
+    try:
+        with replaced_folder(tmp_path / "model"):
+            pass
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o777 & ~mask

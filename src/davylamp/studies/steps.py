@@ -255,6 +255,8 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules, notes["candidates"])
     # The verdict is written last and taken away first, so that one that is there is one on the files beside it.
     folder.verdict.unlink(missing_ok=True)
+    # The verdict is written last and taken away first, so that one that is there is one on the files beside it.
+    folder.verdict.unlink(missing_ok=True)
     tables.save(frame, folder.readings)
     files.write_json(
         folder.audit,
