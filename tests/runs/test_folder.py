@@ -134,3 +134,9 @@ def test_a_folder_has_the_permissions_that_the_user_gives(tmp_path, mask):
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o777 & ~mask
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused_before_any_work(tmp_path):
+    with pytest.raises(RunFolderError, match="not UTF-8"), locked(tmp_path / "bad\udcff"):
+        pass
+    assert list(tmp_path.iterdir()) == []

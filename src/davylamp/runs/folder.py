@@ -104,9 +104,14 @@ def locked(folder: Path, *, make: bool = True) -> Iterator[None]:
             leave an empty folder.
 
     Raises:
-        RunFolderError: another process holds it, or it is missing and shall not be made.
+        RunFolderError: another process holds it, it is missing and shall not be made, or its name is not UTF-8.
         StorageError: the folder cannot be made.
     """
+    try:
+        str(folder).encode("utf-8")
+    except UnicodeEncodeError as error:
+        # The libraries that save and load models take no other names, and would say so after hours of training.
+        raise RunFolderError(f"the name of the folder {folder} is not UTF-8: give another one") from error
     if not make and not folder.is_dir():
         raise RunFolderError(f"there is no run folder {folder}: run `davylamp plant` first")
     try:
