@@ -79,3 +79,33 @@ def test_the_command_line_is_up_before_numpy_is():
     code = "import sys, davylamp.cli.main; print(sorted({'numpy', 'scipy', 'polars', 'torch'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("audit", "{long}"),
+        ("report", "{long}"),
+        ("run", "{long}"),
+        ("run", "demo", "--data", "{long}"),
+        ("plant", "{long}.csv", "--plan", "{long}", "--out", "{long}"),
+        ("kappa", "--model", "{long}", "--prefix", "a", "--length", "1"),
+        ("bounds", "--epsilon", "1", "--risk", "0.1", "--plot", "{long}"),
+    ],
+)
+def test_a_path_that_the_system_refuses_to_look_at_is_bad_input(monkeypatch, capsys, tmp_path, arguments):
+    long = str(tmp_path / ("x" * 300))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["davylamp", *(each.format(long=long) for each in arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert "File name too long" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_debug_shows_where_a_path_was_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["davylamp", "--debug", "report", str(tmp_path / ("x" * 300))])
+    with pytest.raises(OSError, match="File name too long"):
+        main()

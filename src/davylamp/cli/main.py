@@ -72,6 +72,13 @@ def main() -> None:
         # Messages quote files and models, which may hold characters that drive a terminal.
         _say(f"error: {plain(str(error))}")
         sys.exit(error.exit_code)
+    except OSError as error:
+        # A path that may not even be looked at, or a name too long for the system: the user's to mend, and no bug.
+        if debug or not error.strerror:
+            raise
+        where = "" if error.filename is None else f" {error.filename}"
+        _say(plain(f"error: cannot use{where}: {error.strerror}"))
+        sys.exit(DavylampError.exit_code)
     except SystemExit as ended:
         # Typer turns Ctrl-C into this code and says nothing.
         if ended.code == INTERRUPTED:
