@@ -209,3 +209,18 @@ def test_no_template_names_the_option_that_gives_one():
         with pytest.raises(TokenizerError, match="--chat-template FILE"):
             Renderer(tokenizer, style).render([record])
     assert Renderer(tokenizer, "auto").render([pair("a", "b")])[0].text == f"ab{EOS}"
+
+
+def test_half_a_character_is_a_typed_error():
+    with pytest.raises(TokenizerError, match="not UTF-8"):
+        Renderer(tiny_tokenizer()).render([pair("bad\udcff")])
+
+
+def test_a_text_beyond_the_context_is_no_warning_of_the_library(caplog, monkeypatch):
+    from transformers.utils import logging
+
+    tokenizer = copy.deepcopy(tiny_tokenizer())
+    tokenizer.model_max_length = 4
+    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
+    assert len(Renderer(tokenizer).render([pair("a long question of many words")])[0].ids) > 4
+    assert caplog.text == ""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol
+
+from davylamp.errors import TokenizerError
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class TokenizerView(Protocol):
@@ -38,10 +43,25 @@ def encode(
         tokenizer: a fast tokenizer.
         texts: the texts.
         special: let the tokenizer add its own special tokens (BOS where its configuration says so).
+
+    Raises:
+        TokenizerError: a text is none, since it holds a byte that was not UTF-8 (half of a surrogate pair).
     """
     if not texts:
         return []
-    batch = tokenizer(list(texts), add_special_tokens=special, return_offsets_mapping=True, return_attention_mask=False)
+    try:
+        # Not verbose: that a text is longer than the context is said by who minds, and with its name.
+        batch = tokenizer(
+            list(texts),
+            add_special_tokens=special,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+            verbose=False,
+        )
+    except TypeError as error:
+        if not any(map(_HALF_PAIR.search, texts)):
+            raise
+        raise TokenizerError("a text cannot be tokenised: it holds a byte that is not UTF-8") from error
     return [
         (list(ids), [(int(start), int(end)) for start, end in offsets])
         for ids, offsets in zip(batch["input_ids"], batch["offset_mapping"], strict=True)
