@@ -20,8 +20,9 @@ from davylamp.runs.folder import RunFolder
 from davylamp.scoring.guessing import guessing_baseline
 from davylamp.scoring.guessing_rows import open_rows
 from davylamp.secrets import AlphabetSpace
+from davylamp.studies.auditing import AuditRequest, audit_step
 from davylamp.studies.recipe import AuditSpec
-from davylamp.studies.steps import AuditRequest, audit_step, plant_step
+from davylamp.studies.steps import plant_step
 from support.corpora import small_corpus, small_plan
 from support.scripted import ScriptedRelease, asked
 from support.tiny_models import build_tiny, tiny_model, tiny_tokenizer

@@ -46,8 +46,8 @@ def audit(  # noqa: PLR0913 - an argument for each option
     from davylamp.runs.config import apply_overrides, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
+    from davylamp.studies.auditing import AuditRequest, audit_step
     from davylamp.studies.recipe import AuditSpec
-    from davylamp.studies.steps import AuditRequest, audit_step
 
     styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
     if style is not None and style not in styles:

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import DynamicCache, GenerationConfig, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessorList
 
 from davylamp.errors import ScoringError
 from davylamp.release.answers import PATHS, FiniteLogits, agrees, check_finite
 from davylamp.release.base import Access, Decoding, PrefixError
-from davylamp.release.cascade import Cascade, Stem, edges
+from davylamp.release.cascade import Cascade
 from davylamp.release.opened import OpenedPrefix
 from davylamp.release.plain import PlainPrefix
-from davylamp.release.rounds import Rounds
+from davylamp.release.reading import by_sequences, read_trees
 from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView
 
@@ -179,7 +179,7 @@ class LocalRelease:
         """
         self._check(prefixes, [len(p) + int(t.depths.max()) for p, t in zip(prefixes, trees, strict=True)])
         if self._fast and prefixes:
-            results = [scores.totals for scores in self._cascade(prefixes, trees)]
+            results = [scores.totals for scores in self._read(prefixes, trees)]
             longest = max(range(len(prefixes)), key=lambda i: len(prefixes[i]))
             if agrees(results[longest], prefixes[longest], trees[longest], self.logprobs, self._base.dtype):
                 for i, totals in enumerate(results):
@@ -191,7 +191,7 @@ class LocalRelease:
                 self._name,
                 self._base.config.model_type,
             )
-        return [self._tree_by_sequences(i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
+        return [by_sequences(self.logprobs, i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
 
     def tree_ranks(
         self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree], targets: Sequence[int], margin: float
@@ -218,57 +218,25 @@ class LocalRelease:
             if self._fast:
                 self._proven = len(prefixes[longest])
         if not self._fast:
-            totals = [self._tree_by_sequences(i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
+            pairs = enumerate(zip(prefixes, trees, strict=True))
+            totals = [by_sequences(self.logprobs, i, prefix, tree) for i, (prefix, tree) in pairs]
             counts = [len(tree.internal) for tree in trees]
             return [TreeScores(*each) for each in zip(totals, counts, counts, strict=True)]
-        scores = self._cascade(prefixes, trees, targets, margin)
+        scores = self._read(prefixes, trees, targets, margin)
         for i, score in enumerate(scores):
             check_finite(score.totals, i, self._name)
         return scores
 
-    def _cascade(
+    def _read(
         self,
         prefixes: Sequence[Sequence[int]],
         trees: Sequence[TokenTree],
         targets: Sequence[int] | None = None,
         margin: float = 0.0,
     ) -> list[TreeScores]:
-        """Read the trees; the path of each target is read together with its prefix."""
-        wanted = [None] * len(trees) if targets is None else list(targets)
-        paths = [
-            [] if target is None else tree.path(int(tree.leaves[target]))[:-1]
-            for tree, target in zip(trees, wanted, strict=True)
-        ]
-        lengths = [len(prefix) + len(path) for prefix, path in zip(prefixes, paths, strict=True)]
-        spread = max(lengths) - min(len(prefix) for prefix in prefixes) + 1
-        step = self._trees.prefixes_at_once(lengths, spread)
-        results: list[TreeScores] = []
-        for start in range(0, len(prefixes), step):
-            some = range(start, min(start + step, len(prefixes)))
-            ids, mask = self._pad([[*prefixes[i], *trees[i].tokens[paths[i]].tolist()] for i in some])
-            first = min(len(prefixes[i]) for i in some) - 1
-            with self._answering():
-                # Without a configuration the cache keeps every key, also where a layer's window is short.
-                answer = self._model(
-                    ids,
-                    attention_mask=mask,
-                    logits_to_keep=ids.shape[1] - first,
-                    cache=DynamicCache(),
-                    use_cache=True,
-                )
-                stems = []
-                for row, i in enumerate(some):
-                    rounds, begin = Rounds(trees[i], wanted[i], margin), len(prefixes[i]) - 1 - first
-                    path = np.asarray([-1, *paths[i]], dtype=np.int64)
-                    nodes, parents = rounds.children(path)
-                    logits = answer.logits[row, begin : begin + len(path)]
-                    rounds.edges[nodes] = edges(logits, parents, trees[i].tokens[nodes])
-                    stem = Stem(row, len(prefixes[i]), rounds)
-                    stem.adopt(path[1:], answer.cache)
-                    stems.append(stem)
-                self._trees.run(self._model, answer.cache, stems)
-            results += [stem.rounds.scores() for stem in stems]
-        return results
+        wanted: list[int | None] = [None] * len(trees) if targets is None else list(targets)
+        with self._answering():
+            return read_trees(self._model, self._trees, self._pad, prefixes, trees, wanted, margin)
 
     def open(self, prefix: Sequence[int]) -> OpenedPrefix | PlainPrefix:
         """Read a prefix once, for whole next-token rows after any number of continuations of it.
@@ -398,15 +366,3 @@ class LocalRelease:
 
     def _stop_ids(self) -> list[int]:
         return [] if self._tokenizer.eos_token_id is None else [int(self._tokenizer.eos_token_id)]
-
-    def _tree_by_sequences(self, index: int, prefix: Sequence[int], tree: TokenTree) -> NDArray[np.float64]:
-        totals = np.full(len(tree), np.nan)
-        ends = np.unique(np.concatenate([tree.leaves, np.flatnonzero(tree.ends == np.arange(len(tree)) + 1)]))
-        paths = [tree.path(int(end)) for end in ends]
-        try:
-            scored = self.logprobs([prefix] * len(paths), [tree.tokens[path].tolist() for path in paths])
-        except PrefixError as error:
-            raise PrefixError(index, str(error)) from error
-        for path, values in zip(paths, scored, strict=True):
-            totals[path] = np.cumsum(values)
-        return totals

@@ -22,7 +22,7 @@ from davylamp.report.data import ReportData, collect
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, digest, locked
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.studies import steps
+from davylamp.studies import auditing, steps
 from davylamp.studies.recipe import Recipe
 
 SMALL_BYTES = 20_000_000
@@ -206,10 +206,10 @@ class _Work:
             if todo:
                 # The model that training began from is the base that kappa is read from.
                 base = recipe.model if "kappa" in recipe.audit.measures else None
-                request = steps.AuditRequest(
+                request = auditing.AuditRequest(
                     reference=base, spec=recipe.audit, utility=recipe.utility, threads=task.threads
                 )
-                steps.audit_step(folder, request, self._reporter)
+                auditing.audit_step(folder, request, self._reporter)
 
     def clean(self) -> None:
         """Train on the background as it was, and measure utility."""
@@ -234,7 +234,7 @@ class _Work:
         with self._step("utility", {**key, "utility": _dump(recipe.utility)}, folder.utility) as todo:
             if todo:
                 adapter = (Path(model) / "adapter_config.json").is_file()
-                steps.utility_step(
+                auditing.utility_step(
                     folder,
                     model,
                     recipe.utility,

@@ -13,8 +13,9 @@ from davylamp.errors import RunFolderError, StorageError
 from davylamp.measures import readings as tables
 from davylamp.measures.probes import Probe
 from davylamp.runs.folder import RunFolder
+from davylamp.studies.auditing import AuditRequest, audit_step
 from davylamp.studies.recipe import AuditSpec
-from davylamp.studies.steps import AuditRequest, audit_step, plant_step, train_step
+from davylamp.studies.steps import plant_step, train_step
 from davylamp.training.spec import TrainingSpec
 from support.corpora import small_corpus
 from support.recipes import tiny_plan
@@ -76,7 +77,7 @@ def test_an_audit_without_a_verdict_leaves_what_was_there(run, monkeypatch):
         raise RunFolderError("no verdict")
 
     before = {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file()}
-    monkeypatch.setattr("davylamp.studies.steps.judge", refuse)
+    monkeypatch.setattr("davylamp.studies.auditing.judge", refuse)
     with pytest.raises(RunFolderError, match="no verdict"):
         audit_step(run, AuditRequest(spec=AuditSpec(probes=(Probe.HIDDEN,))))
     assert {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file()} == before

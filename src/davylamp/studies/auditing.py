@@ -1,0 +1,302 @@
+"""The step that reads a release and judges it, and the one that measures utility alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from davylamp.bounds.intervals import clopper_pearson
+from davylamp.canaries import Manifest
+from davylamp.errors import Fault, InputError, ManifestError, RunFolderError
+from davylamp.measures import readings as tables
+from davylamp.measures.probes import Probe
+from davylamp.rendering.render import Renderer, Style
+from davylamp.runs import files
+from davylamp.runs.folder import RunFolder
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.secrets import stream
+from davylamp.studies.machine import peak_memory, versions
+from davylamp.studies.recipe import AuditSpec, UtilitySpec
+from davylamp.training.spec import TrainingSpec
+from davylamp.verdict import Verdict, judge
+from davylamp.verdict.extraction import extraction_verdicts
+
+if TYPE_CHECKING:
+    from davylamp.release.local import LocalRelease
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """What an audit is asked to do.
+
+    Attributes:
+        model: the checkpoint; the folder's own ``model/`` if none.
+        reference: a base model to compare with; ``adapter`` disables the checkpoint's own adapter.
+        base: the model under an unmerged adapter; the one it was trained on if none.
+        style: how records are rendered; what training used if none.
+        chat_template: file of a chat template, where the tokenizer has none.
+        spec: probes, precision and rules.
+        utility: what the model shall still be good for.
+        threads: threads of torch; chosen by the model's size if none.
+    """
+
+    model: str | None = None
+    reference: str | None = None
+    base: str | None = None
+    style: Style | None = None
+    chat_template: Path | None = None
+    spec: AuditSpec = field(default_factory=AuditSpec)
+    utility: UtilitySpec | None = None
+    threads: int | None = None
+
+
+def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QUIET) -> Verdict:
+    """Read the release and judge it; writes ``readings.parquet``, ``audit.json`` and ``verdict.json``.
+
+    Raises:
+        InputError: kappa is wanted, and there is no reference.
+        ManifestError: there is no manifest, or the folder's own model was trained on rows of another.
+        ModelError: the checkpoint cannot be used.
+        ScoringError: a canary cannot be scored.
+    """
+    if "kappa" in request.spec.measures and request.reference is None:
+        raise InputError(
+            Fault("--reference", None, "a base model, since kappa is read from the model before it saw any secret")
+        )
+    manifest = Manifest.load(folder.manifest)
+    training = _training(folder)
+    if request.model is None:
+        _check_own_model(folder, training, manifest)
+    release, renderer, weights = _release(folder, request, training)
+    # Before anything is read, so that a reference that does not fit costs no reading.
+    reference = _reference(request, release)
+    begun = time.perf_counter()
+    frame, notes = _readings(release, renderer, manifest, request.spec, reporter)
+    seconds = {"model": time.perf_counter() - begun}
+    if reference is not None:
+        begun = time.perf_counter()
+        hidden = request.spec.model_copy(update={"probes": (Probe.HIDDEN,)})
+        other, _ = _readings(reference, renderer, manifest, hidden, reporter, base=True)
+        frame = frame.vstack(other.with_columns(release=tables.REFERENCE))
+        seconds["reference"] = time.perf_counter() - begun
+    if "extraction" in request.spec.measures:
+        spec, of_model = request.spec, frame.filter(frame["release"] == "model")
+        notes["extraction"] = extraction_verdicts(
+            of_model, manifest.space.size, spec.extraction.guesses, spec.rules.confidence, spec.claim
+        )
+    if request.utility is not None:
+        _utility(folder, request.utility, release, renderer)
+    # Judged before anything is written: readings that no verdict can be given on must not stand beside an older one.
+    verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules, notes["candidates"])
+    # The verdict is written last and taken away first, so that one that is there is one on the files beside it.
+    folder.verdict.unlink(missing_ok=True)
+    tables.save(frame, folder.readings)
+    files.write_json(
+        folder.audit,
+        {
+            "release": release.name,
+            "own_model": request.model is None,
+            "weights_sha256": weights,
+            "planted_sha256": manifest.planted_sha256,
+            "reference": None if reference is None else reference.name,
+            "style": renderer.style,
+            "spec": request.spec.model_dump(mode="json"),
+            **notes,
+            "seconds": seconds,
+            "peak_memory_bytes": peak_memory(),
+            "versions": versions(),
+        },
+    )
+    verdict.save(folder.verdict)
+    return verdict
+
+
+def utility_step(
+    folder: RunFolder, model: str, spec: UtilitySpec, style: Style, threads: int | None = None, base: str | None = None
+) -> None:
+    """Measure the utility of a model that is not audited; writes ``utility.json``.
+
+    Args:
+        folder: where to write.
+        model: the model.
+        spec: what to measure.
+        style: how records are rendered.
+        threads: threads of torch; chosen by the model's size if none.
+        base: the model under ``model``, where that is an unmerged adapter.
+    """
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.local import LocalRelease
+    from davylamp.release.sources import resolve
+    from davylamp.training.threads import use_threads
+
+    source = resolve(model, base=base)
+    tokenizer = load_tokenizer(source)
+    loaded = load_model(source, "float32", tokenizer=tokenizer)
+    use_threads(loaded, threads)
+    release = LocalRelease(loaded, tokenizer, source.name)
+    _utility(folder, spec, release, Renderer(tokenizer, style))
+
+
+def _training(folder: RunFolder) -> Mapping[str, Any]:
+    """What ``training.json`` holds, or nothing where another trainer did the training."""
+    if not folder.training.exists():
+        return {}
+    try:
+        data = files.read_json(folder.training)
+        if not isinstance(data.get("model"), dict):
+            raise ValueError("'model' holds no object")
+        # What was audited in another style than it was trained in would seem to have learnt nothing.
+        TrainingSpec.model_validate(data.get("spec"))
+    except (OSError, ValueError) as error:
+        said = "'spec' is damaged" if isinstance(error, ValidationError) else error
+        raise RunFolderError(f"cannot read {folder.training}: {said}; train again or remove it") from error
+    return data
+
+
+def _check_own_model(folder: RunFolder, training: Mapping[str, Any], manifest: Manifest) -> None:
+    """A model that never saw these canaries would be declared clean."""
+    if not folder.model.is_dir():
+        raise RunFolderError(f"{folder.path} holds no trained model: run `davylamp train`, or give --model CHECKPOINT")
+    if not training:
+        raise RunFolderError(
+            f"nothing says how {folder.model} was trained ({folder.training} is missing): run `davylamp train` again, "
+            f"or give --model {folder.model} if another trainer made it"
+        )
+    if training.get("planted_sha256") != manifest.planted_sha256:
+        raise ManifestError(
+            f"{folder.model} was trained before {folder.planted} was planted anew: run `davylamp train` again, or give "
+            "--model CHECKPOINT"
+        )
+
+
+def _release(
+    folder: RunFolder, request: AuditRequest, training: Mapping[str, Any]
+) -> tuple[LocalRelease, Renderer, str]:
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.local import LocalRelease
+    from davylamp.release.sources import resolve
+    from davylamp.training.threads import use_threads
+
+    base = request.base
+    if base is None and request.model is None and (folder.model / "adapter_config.json").is_file():
+        base = _trained_on(training)
+    source = resolve(request.model or str(folder.model), base=base)
+    tokenizer = load_tokenizer(source, request.chat_template)
+    model = load_model(source, request.spec.dtype, tokenizer=tokenizer)
+    use_threads(model, request.threads)
+    release = LocalRelease(model, tokenizer, source.name, memory=request.spec.memory_mb * 2**20)
+    weights = source.weights_sha256()
+    # What training.json says of style holds for the model that it describes, and for no other.
+    trained_here = training.get("trained_sha256") == weights
+    style: Style = request.style or (training.get("spec", {}).get("style", "auto") if trained_here else "auto")
+    return release, Renderer(tokenizer, style), weights
+
+
+def _trained_on(training: Mapping[str, Any]) -> str | None:
+    """The base of the folder's own adapter by a word that means the same on every machine, if it had one.
+
+    A path is left to the adapter, which holds it whole: what the user wrote may be relative to another folder.
+    """
+    from davylamp.release.sources import SMOLLM2
+
+    model = training.get("model", {})
+    name = model.get("name")
+    return name if model.get("kind") in ("embedded", "hub") or name == SMOLLM2 else None
+
+
+def _reference(request: AuditRequest, release: LocalRelease) -> LocalRelease | None:
+    if request.reference is None:
+        return None
+    if request.reference == "adapter":
+        return release.reference()
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.local import LocalRelease
+    from davylamp.release.sources import resolve
+
+    source = resolve(request.reference)
+    tokenizer = load_tokenizer(source, request.chat_template)
+    if not _same_tokens(tokenizer, release.tokenizer):
+        raise RunFolderError(f"the reference {source.name} has another tokenizer than {release.name}")
+    model = load_model(source, request.spec.dtype, tokenizer=tokenizer)
+    return LocalRelease(model, tokenizer, source.name, memory=request.spec.memory_mb * 2**20)
+
+
+def _same_tokens(one: Any, other: Any) -> bool:
+    """Whether both give a text the same ids; a token that only one has, as one added in fine-tuning, does no harm."""
+    ids = other.get_vocab()
+    same = all(ids.get(token, at) == at for token, at in one.get_vocab().items())
+    return same and one("0 aA.")["input_ids"] == other("0 aA.")["input_ids"]
+
+
+def _readings(
+    release: LocalRelease,
+    renderer: Renderer,
+    manifest: Manifest,
+    spec: AuditSpec,
+    reporter: Reporter,
+    base: bool = False,
+) -> tuple[Any, dict[str, Any]]:
+    from davylamp.measures.exposure import Exposure
+    from davylamp.measures.recovery import Recovery
+
+    exposure = Exposure(manifest, renderer, spec.pool)
+    found = exposure.measure(release, spec.exposure_probes, reporter)
+    found += Recovery(manifest, renderer).measure(release, spec.probes, reporter)
+    found += _token_readings(release, renderer, manifest, spec, reporter, base)
+    notes = {
+        "candidates": exposure.candidates,
+        "merged": exposure.merged(),
+        "candidate_tokens": {"read": exposure.read, "in_all": exposure.internal},
+    }
+    return tables.table(found), notes
+
+
+def _token_readings(
+    release: LocalRelease, renderer: Renderer, manifest: Manifest, spec: AuditSpec, reporter: Reporter, base: bool
+) -> list[tables.Reading]:
+    """Readings of the measures that share one scoring of each record; kappa is read from a base model only."""
+    from davylamp.measures.extraction import Extraction
+    from davylamp.measures.kappa import Kappa
+    from davylamp.measures.perplexity import Perplexity
+    from davylamp.scoring.tokens import TokenScorer
+
+    wanted = [name for name in spec.measures if name != "kappa" or base]
+    schemes = {"extraction": spec.extraction.schemes, "kappa": spec.kappa.schemes}
+    scorer = TokenScorer([scheme for name in wanted for scheme in schemes.get(name, ())])
+    found: list[tables.Reading] = []
+    if "extraction" in wanted:
+        found += Extraction(manifest, renderer, spec.extraction, scorer).measure(
+            release, spec.exposure_probes, reporter
+        )
+    if "perplexity" in wanted:
+        found += Perplexity(manifest, renderer, scorer).measure(release, spec.exposure_probes, reporter)
+    if "kappa" in wanted:
+        found += Kappa(manifest, renderer, spec.kappa, scorer).measure(release, (Probe.HIDDEN,), reporter)
+    return found
+
+
+def _utility(folder: RunFolder, spec: UtilitySpec, release: LocalRelease, renderer: Renderer) -> None:
+    from davylamp.measures.utility import exact_match
+
+    corpus = spec.corpus.load()
+    order = stream(spec.corpus.seed, "utility rows").permutation(len(corpus))[: spec.rows]
+    right, rows = exact_match(release, renderer, [corpus.records[index] for index in order], spec.match)
+    interval = clopper_pearson(right, rows)
+    files.write_json(
+        folder.utility,
+        {
+            "name": spec.name,
+            "model": release.name,
+            "successes": right,
+            "trials": rows,
+            "low": interval.low,
+            "high": interval.high,
+            "source": corpus.source,
+            "sha256": corpus.sha256,
+        },
+    )
