@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from davylamp.errors import RecipeError
 from davylamp.runs.config import apply_overrides, load_yaml, parse_yaml, validate
@@ -19,6 +19,25 @@ class Outer(BaseModel):
     name: str
     inner: Inner = Inner()
     either: Literal["all"] | tuple[int, ...] = "all"
+
+
+class Fitting(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    low: int = 0
+    high: int = 1
+    names: dict[str, int] = {}
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Fitting:
+        if self.low >= self.high or "x" not in self.names:
+            raise ValueError("low lies below high, and names hold x")
+        return self
+
+
+class Holder(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    inner: Fitting
+    count: int = 3
 
 
 def test_every_fault_is_named_with_its_place():
@@ -94,3 +113,14 @@ def test_all_bad_overrides_are_named_at_once():
     with pytest.raises(RecipeError) as caught:
         apply_overrides({"seeds": [0]}, ["epochs", "=3", "x=[1", "seeds.first=1", "ok=1", "d={a: 1, a: 2}"])
     assert len(caught.value.faults) == 5
+
+
+def test_values_that_do_not_fit_together_are_named_with_those_that_are_wrong_by_themselves() -> None:
+    # Without the faulty count and the unknown key, what is left does not fit together either.
+    with pytest.raises(RecipeError) as caught:
+        validate(Holder, {"inner": {"low": 5, "names": {"x": 1}, "hgih": 9}, "count": "many"}, "recipe")
+    assert [fault.field for fault in caught.value.faults] == ["recipe.inner.hgih", "recipe.count", "recipe.inner"]
+    # A name that the user chose is not left out: what speaks of it would then seem wrong too.
+    with pytest.raises(RecipeError) as caught:
+        validate(Holder, {"inner": {"names": {"x": "one"}}}, "recipe")
+    assert [fault.field for fault in caught.value.faults] == ["recipe.inner.names.x"]

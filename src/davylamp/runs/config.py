@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -117,7 +117,43 @@ def validate(model: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise RecipeError(_faults(error.errors(), prefix)) from error
+        details = error.errors()
+        raise RecipeError(_faults([*details, *_fitting_faults(model, data, details)], prefix)) from error
+
+
+def _fitting_faults(model: type[BaseModel], data: Mapping[str, Any], details: Sequence[Any]) -> list[Any]:
+    """Faults of values that must fit together, which are looked for only once every value is right by itself.
+
+    So the faulty keys are left out, as if they had their defaults. Names that the user chose (slots, arms) stay,
+    since others may speak of them.
+    """
+    mended = _copy(data)
+    for detail in details:
+        outer, key = None, None
+        inner: Any = mended
+        for part in _fixed(model, detail["loc"]):
+            if not isinstance(inner, dict) or part not in inner:
+                break
+            outer, key, inner = inner, part, inner[part]
+        if outer is not None:
+            outer.pop(key, None)
+    try:
+        model.model_validate(mended)
+    except ValidationError as error:
+        known = {detail["loc"] for detail in details}
+        return [each for each in error.errors() if each["type"] == "value_error" and each["loc"] not in known]
+    return []
+
+
+def _fixed(model: Any, place: Sequence[Any]) -> list[Any]:
+    """The part of a place whose keys the schema names; empty where it leads through names that the user chose."""
+    fields = getattr(model, "model_fields", {})
+    if not place or place[0] not in fields:
+        return list(place[:1])
+    kind = fields[place[0]].annotation
+    if get_origin(kind) is dict:
+        return []
+    return [place[0], *_fixed(kind, place[1:])] if hasattr(kind, "model_fields") else [place[0]]
 
 
 def _faults(details: Sequence[Any], prefix: str) -> list[Fault]:
@@ -126,7 +162,8 @@ def _faults(details: Sequence[Any], prefix: str) -> list[Fault]:
     places = [tuple(part for part in detail["loc"] if "[" not in str(part)) for detail in details]
     found: dict[str, Fault] = {}
     for place, detail in zip(places, details, strict=True):
-        if any(len(other) > len(place) and other[: len(place)] == place for other in places):
+        inner = any(len(other) > len(place) and other[: len(place)] == place for other in places)
+        if inner and detail["type"] != "value_error":
             continue
         fault = _fault(detail, place, prefix)
         known = found.get(fault.field)
@@ -147,7 +184,8 @@ def _fault(detail: Any, place: tuple[Any, ...], prefix: str) -> Fault:
         return Fault(field, "(missing)", "a value", "This key has no default.")
     if detail["type"] == "value_error":
         # These messages say what is wrong, not what would be right.
-        return Fault(field, detail["input"], "values that fit together", message)
+        given = "(as a whole)" if isinstance(detail["input"], Mapping) else detail["input"]
+        return Fault(field, given, "values that fit together", message)
     return Fault(field, detail["input"], message[:1].lower() + message[1:])
 
 
