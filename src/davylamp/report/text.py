@@ -61,7 +61,8 @@ def p_value(value: float) -> str:
     if value < 0.001:
         mantissa, exponent = f"{value:.1e}".split("e")
         return f"{mantissa}e{int(exponent)}"
-    return f"{value:.2g}" if value < 0.995 else "1.0"
+    # Three digits, so that 0.0104 does not look like the 0.01 that it missed.
+    return f"{value:.3g}" if value < 0.9995 else "1.0"
 
 
 def seconds(value: float) -> str:
