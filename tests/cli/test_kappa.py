@@ -160,3 +160,8 @@ def test_the_guide_s_example_is_what_the_command_prints():
     assert [float(each) for each in number.findall(out)] == pytest.approx(
         [float(each) for each in number.findall(expected)], rel=1e-3
     )
+
+
+def test_a_length_beyond_the_context_is_refused_before_the_search(base):
+    with pytest.raises(InputError, match="--length"):
+        run("--model", base, "--prefix", PREFIX, "--length", 100_000, "--budget", 1)

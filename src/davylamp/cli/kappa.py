@@ -64,6 +64,10 @@ def kappa(  # noqa: PLR0913, PLR0917 - one parameter an option, as typer reads t
         raise InputError(Fault("--prefix", prefix, "a text of at least one token"))
     loaded = load_model(source, "float32", tokenizer=tokenizer)
     use_threads(loaded, threads)
+    context = getattr(loaded.config.get_text_config(), "max_position_embeddings", None)
+    if context is not None and len(ids) <= context < len(ids) + length:
+        allowed = f"at most {context - len(ids)}: the model reads {context} tokens, and the prefix has {len(ids)}"
+        raise InputError(Fault("--length", length, allowed))
     release = LocalRelease(loaded, tokenizer, source.name)
     found = guessing_baseline(
         open_rows(release, ids), length, budget, temperature=temperature, effort=effort, batch=batch

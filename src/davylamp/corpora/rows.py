@@ -97,7 +97,10 @@ def columns_of(keys: Mapping[str, object] | list[str]) -> Columns:
     for present, missing in (("prompt", "completion"), ("completion", "prompt")):
         if present in keys:
             raise RowError(f"has {present!r} but no {missing!r} (keys: {found})")
-    raise RowError(f"has the keys {found}, but needs {SHAPES}; name the columns otherwise called (--prompt and --completion, or --text; `columns` in a recipe)")
+    raise RowError(
+        f"has the keys {found}, but needs {SHAPES}; name the columns that are otherwise called (--prompt and "
+        "--completion, or --text; `columns` in a recipe)"
+    )
 
 
 def shown_names(names: Mapping[str, object] | list[str] | tuple[str, ...]) -> str:
