@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -550,3 +551,37 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> Non
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(RunFolderError, match=re.escape(name)):
         collect(tmp_path)
+
+
+def test_extraction_and_kappa_stand_side_by_side_for_each_canary(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, Case(reference=True))
+    frame = pl.read_parquet(folder.readings)
+    first = frame.filter(
+        (pl.col("canary") == "c0000") & (pl.col("measure") == "exposure") & (pl.col("probe") == "hidden")
+    )
+    found = {
+        "model": {"emission_probability": 0.25, "samples_needed": math.inf, "greedy_emission": 1.0}
+        | {"list_extraction_low": 0.0, "list_extraction_high": 1.0, "secret_perplexity": 12.5},
+        "reference": {"prior_surprisal": 13.25, "kappa_low": 0.0021, "kappa_high": 0.0127},
+    }
+    rows = [
+        first.filter(pl.col("release") == release).with_columns(measure=pl.lit(measure), value=pl.lit(value))
+        for release, values in found.items()
+        for measure, value in values.items()
+    ]
+    pl.concat([frame, *rows]).write_parquet(folder.readings)
+    audit = json.loads(folder.audit.read_text("utf-8"))
+    row = {"arm": "redacted", "dose": 16, "attack": "list", "guesses": 10, "undecided": 1, "word": "leak"}
+    row |= {"successes": 15, "trials": 16, "kappa": 0.001, "success_low": 0.736, "success_high": 0.9968}
+    audit["extraction"] = [{**row, "claim": {"verdict": "could-not-refute"}}, {**row, "claim": None}]
+    audit["merged"] = ["c0001", "c0002"]
+    folder.audit.write_text(json.dumps(audit), "utf-8")
+    data = collect(tmp_path)
+    json.dumps(data.model_dump(mode="json"), allow_nan=False)
+    page = " ".join(re.sub("<[^>]+>", " ", render(data)).split())
+    assert "15 of 16 (1 cut off) 74% to 99.7% 0.001 leak could not refute" in page
+    assert "74% to 99.7% 0.001 leak none given" in page
+    assert "0.25 never yes perhaps 12.50 13.25 0.0021 to 0.0127" in page
+    assert "the secret of 2 of" in page
+    assert "(c0001, c0002); the span that covers it was scored" in page
+    assert "Extraction:" not in re.sub("<[^>]+>", " ", render(collect(write_run(tmp_path / "plain", Case()).path)))

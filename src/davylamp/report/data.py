@@ -21,6 +21,23 @@ from davylamp.runs.folder import RunFolder
 from davylamp.verdict import Verdict
 from davylamp.verdict.model import Word
 
+_MORE = (
+    *(
+        ("model", measure)
+        for measure in (
+            "emission_probability",
+            "samples_needed",
+            "greedy_emission",
+            "list_extraction_low",
+            "list_extraction_high",
+            "secret_perplexity",
+            "record_perplexity",
+        )
+    ),
+    *(("reference", measure) for measure in ("prior_surprisal", "kappa_low", "kappa_high")),
+)
+"""Readings that a report shows for each canary where an audit took them, and of which release."""
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -67,6 +84,8 @@ class CanaryRow(_Strict):
         rank_among_planted: mid-rank among the planted secrets alone.
         greedy: whether it was said exactly after the reply up to it.
         reference_exposure: exposure in bits under the reference model, if there is one.
+        more: what else was measured, by the name of the reading (see docs/extraction.md and docs/kappa.md); nothing
+            stands for a value that is infinite.
     """
 
     id: str
@@ -80,6 +99,7 @@ class CanaryRow(_Strict):
     rank_among_planted: float
     greedy: bool
     reference_exposure: float | None
+    more: dict[str, float | None] = {}
 
 
 class Run(_Strict):
@@ -94,6 +114,8 @@ class Run(_Strict):
         planted_sha256: hash of the planted file.
         training: how the model was trained, if davylamp trained this very model, told by the hash of its weights.
         audit: what was audited, with times, memory and versions.
+        merged: canaries whose secret shares a token with its neighbour, so that the covering span was scored.
+        extraction: verdicts on extraction by arm, dose and attack, if it was measured.
         canaries: every canary's own numbers.
         examples: one carrier for each arm, as trained and as asked; unless secrets are asked for, they are masked,
             and where canaries are written into rows of the user's corpus, the template stands for those rows.
@@ -107,6 +129,8 @@ class Run(_Strict):
     planted_sha256: str
     training: dict[str, Any] | None
     audit: dict[str, Any]
+    merged: tuple[str, ...] = ()
+    extraction: tuple[dict[str, Any], ...] = ()
     canaries: tuple[CanaryRow, ...]
     examples: tuple[dict[str, str], ...]
 
@@ -187,6 +211,8 @@ def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
         planted_sha256=manifest.planted_sha256,
         training=_training(folder, manifest, audit),
         audit=audit,
+        merged=tuple(audit.get("merged") or ()),
+        extraction=tuple(_extraction(row) for row in audit.get("extraction") or ()),
         canaries=tuple(_rows(manifest, frame, show_secrets)),
         examples=tuple(_examples(manifest, show_secrets)),
     )
@@ -207,6 +233,12 @@ def _training(folder: RunFolder, manifest: Manifest, audit: dict[str, Any]) -> d
     if audit.get("own_model") and training:
         raise RunFolderError(f"the model in {folder.path} was trained anew after its verdict was given: {again}")
     return None
+
+
+def _extraction(row: dict[str, Any]) -> dict[str, Any]:
+    """One verdict on extraction, a claim's answer put in its own word."""
+    claim = row.get("claim")
+    return {**row, "claim": claim.get("verdict") if isinstance(claim, dict) else None}
 
 
 def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[CanaryRow]:
@@ -232,6 +264,11 @@ def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[C
                 rank_among_planted=values["model", canary.id, "rank_among_planted"],
                 greedy=bool(values["model", canary.id, "greedy_recovery"]),
                 reference_exposure=values.get(("reference", canary.id, "exposure")),
+                more={
+                    measure: value if math.isfinite(value) else None
+                    for release, measure in _MORE
+                    if (value := values.get((release, canary.id, measure))) is not None
+                },
             )
         )
     return rows

@@ -55,7 +55,7 @@ def percent(value: float) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p-value with two digits that count."""
+    """A p-value with up to three digits that count."""
     if value < 1e-300:
         return "< 1e-300"
     if value < 0.001:

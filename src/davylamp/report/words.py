@@ -94,8 +94,8 @@ def _arm(cells: Sequence[Cell], verdict: Verdict) -> Finding:
     chance = guesses / verdict.candidates
     text = (
         f"{shorten(top[0].arm, _NAME)} (secret {top[0].context} in the training prompt), dose {dose}: {found}. "
-        f"An attacker with {guesses} guesses finds {reached} of {asked_rank} secrets (chance alone: {100 * chance:.2g}%)"
-        f"; {said} of {asked} are said exactly. Median exposure {_span(medians)} bits."
+        f"An attacker with {guesses} guesses finds {reached} of {asked_rank} secrets (chance alone: "
+        f"{100 * chance:.2g}%); {said} of {asked} are said exactly. Median exposure {_span(medians)} bits."
     )
     if leaking and leaking[0] < dose:
         text += f" A leak is seen from dose {leaking[0]} on, in at least one model."
