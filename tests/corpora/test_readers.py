@@ -83,6 +83,33 @@ def test_a_limit_reads_the_first_rows_and_does_not_look_at_the_rest(tmp_path: Pa
             read_corpus(tmp_path / "data.jsonl", limit=limit)  # type: ignore[arg-type]
 
 
+def test_the_name_of_an_image_is_kept(tmp_path: Path) -> None:
+    shapes = (
+        '"prompt": "p", "completion": "c"',
+        '"text": "t"',
+        '"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "c"}]',
+    )
+    for shape in shapes:
+        corpus = read_corpus(written(tmp_path, f'{{{shape}, "image": "shots/1.png", "id": 3}}\n{{{shape}}}\n'))
+        assert [record.image for record in corpus] == ["shots/1.png", None]
+        assert corpus.left_out == ("id",)
+        assert corpus.records[0].row()["image"] == "shots/1.png"
+        assert "image" not in corpus.records[1].row()
+    table = read_corpus(written(tmp_path, "text,image\na,1.png\nb,\n", "data.csv"))
+    assert [record.image for record in table] == ["1.png", None]
+
+
+def test_an_image_that_is_no_name_is_left_out(tmp_path: Path) -> None:
+    for value in ("null", '{"bytes": "AAAA", "path": null}', '""', "7"):
+        corpus = read_corpus(written(tmp_path, f'{{"text": "t", "image": {value}}}'))
+        assert (corpus.records[0].image, corpus.left_out) == (None, ("image",))
+    # Where the column is the user's prompt, it is no picture.
+    columns = Columns(prompt="image", completion="c")
+    pair = read_corpus(written(tmp_path, '{"image": "a cat", "c": "b"}'), columns=columns)
+    assert pair.records == (Record.of_pair("a cat", "b"),)
+    assert "'image' holds a NUL" in fault_of(tmp_path, '{"text": "t", "image": "a\\u0000b"}')
+
+
 # Bytes and line ends
 
 
@@ -277,12 +304,16 @@ def test_columns_must_make_one_shape(given_columns: dict[str, str]) -> None:
 SOUND = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"))
 REPLY = SOUND.filter(lambda text: bool(text.strip()))
 TURN = st.builds(Message, st.sampled_from(["system", "user", "assistant"]), SOUND)
+IMAGE = st.none() | REPLY
 RECORDS = st.one_of(
-    st.lists(st.builds(Record.of_text, REPLY), min_size=1),
-    st.lists(st.builds(Record.of_pair, SOUND, REPLY), min_size=1),
+    st.lists(st.builds(Record.of_text, REPLY, IMAGE), min_size=1),
+    st.lists(st.builds(Record.of_pair, SOUND, REPLY, IMAGE), min_size=1),
     st.lists(
         st.builds(
-            lambda turns, reply: Record.of_messages((*turns, Message("assistant", reply))), st.lists(TURN), REPLY
+            lambda turns, reply, image: Record.of_messages((*turns, Message("assistant", reply)), image),
+            st.lists(TURN),
+            REPLY,
+            IMAGE,
         ),
         min_size=1,
     ),

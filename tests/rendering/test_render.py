@@ -76,6 +76,20 @@ def test_text_is_plain_and_all_of_it_is_reply():
     assert (rendered.reply_start, rendered.loss_start) == (0, 1)
 
 
+@pytest.mark.parametrize("style", ["auto", "chat", "plain"])
+def test_a_record_with_an_image_is_refused_and_told_where_to_go(style):
+    renderer = Renderer(tiny_tokenizer(), style)
+    turns = (Message("user", "p"), Message("assistant", "r"))
+    for record in (
+        Record.of_pair("p", "r", "1.png"),
+        Record.of_text("t", "1.png"),
+        Record.of_messages(turns, image="1.png"),
+    ):
+        for ask in (renderer.render, renderer.prompt_ids):
+            with pytest.raises(TokenizerError, match=r"'1\.png'.*your own vision trainer"):
+                ask([pair(), record])
+
+
 def test_records_of_both_kinds_keep_their_order():
     records = [Record.of_text("a"), chat("b", "c"), Record.of_text("d"), pair("e", "f")]
     rendered = Renderer(tiny_tokenizer()).render(records)

@@ -32,35 +32,39 @@ class Record:
         shape: how the row is written on disk.
         prompt: the turns before the reply; empty for ``text``; one user turn for ``prompt_completion``.
         reply: what the model is trained to say (the last assistant turn, the completion, or the whole text).
+        image: path or name of a picture that belongs to the prompt, as the source writes it (relative to the source).
+            It is carried along for a trainer that reads pictures; davylamp's own trains and scores text only.
     """
 
     shape: Shape
     prompt: tuple[Message, ...]
     reply: str
+    image: str | None = None
 
     @classmethod
-    def of_text(cls, text: str) -> Record:
+    def of_text(cls, text: str, image: str | None = None) -> Record:
         """A record of one text, all of which is trained on."""
-        return cls("text", (), text)
+        return cls("text", (), text, image)
 
     @classmethod
-    def of_pair(cls, prompt: str, completion: str) -> Record:
+    def of_pair(cls, prompt: str, completion: str, image: str | None = None) -> Record:
         """A record of a prompt and its completion."""
-        return cls("prompt_completion", (Message("user", prompt),), completion)
+        return cls("prompt_completion", (Message("user", prompt),), completion, image)
 
     @classmethod
-    def of_messages(cls, messages: tuple[Message, ...]) -> Record:
+    def of_messages(cls, messages: tuple[Message, ...], image: str | None = None) -> Record:
         """A record of chat messages, the last of which is the assistant's."""
-        return cls("messages", messages[:-1], messages[-1].content)
+        return cls("messages", messages[:-1], messages[-1].content, image)
 
     def row(self) -> dict[str, Any]:
-        """The row as it is written to a JSONL file, in the record's own shape."""
+        """The row as it is written to a JSONL file, in the record's own shape, with the image's name last."""
+        seen = {} if self.image is None else {"image": self.image}
         if self.shape == "text":
-            return {"text": self.reply}
+            return {"text": self.reply, **seen}
         if self.shape == "prompt_completion":
-            return {"prompt": self.prompt[0].content, "completion": self.reply}
+            return {"prompt": self.prompt[0].content, "completion": self.reply, **seen}
         turns = [*self.prompt, Message("assistant", self.reply)]
-        return {"messages": [{"role": turn.role, "content": turn.content} for turn in turns]}
+        return {"messages": [{"role": turn.role, "content": turn.content} for turn in turns], **seen}
 
     def line(self) -> str:
         """The row as one line of JSON, without the line end."""

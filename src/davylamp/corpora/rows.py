@@ -14,6 +14,9 @@ ROLES = ("system", "user", "assistant")
 FAULTS_NAMED = 5
 SHAPES = "'messages', or 'prompt' and 'completion', or 'text'"
 
+IMAGE = "image"
+"""The column that names a row's picture, in any shape."""
+
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _JSON_NAMES = {
     type(None): "null",
@@ -135,6 +138,8 @@ def check_record(record: Record) -> None:
     for turn in record.prompt:
         checked_text(turn.content, f"the {turn.role} turn")
     _reply(record.reply, "the reply")
+    if record.image is not None:
+        checked_text(record.image, "the image's name")
 
 
 class Gathering:
@@ -201,17 +206,18 @@ class Gathering:
         record = self._build(columns, row)
         self._first = (shape, begun)
         for name in row:
-            if name not in columns.names:
+            if name not in columns.names and not (name == IMAGE and record.image is not None):
                 self.leave_out(name)
         return record
 
     def _build(self, columns: Columns, row: Mapping[str, Any]) -> Record:
+        image = None if IMAGE in columns.names else _image(row.get(IMAGE))
         if columns.messages is not None:
-            return Record.of_messages(self._messages(row[columns.messages], columns.messages))
+            return Record.of_messages(self._messages(row[columns.messages], columns.messages), image)
         if columns.text is not None:
-            return Record.of_text(_reply(row[columns.text], repr(columns.text)))
+            return Record.of_text(_reply(row[columns.text], repr(columns.text)), image)
         prompt, completion = columns.names
-        return Record.of_pair(checked_text(row[prompt], repr(prompt)), _reply(row[completion], repr(completion)))
+        return Record.of_pair(checked_text(row[prompt], repr(prompt)), _reply(row[completion], repr(completion)), image)
 
     def _messages(self, value: object, column: str) -> tuple[Message, ...]:
         if not isinstance(value, list):
@@ -238,6 +244,11 @@ class Gathering:
         if role not in ROLES:
             raise RowError(f"{field}.role is {shown_names((role,))}; allowed: {', '.join(ROLES)}")
         return Message(role, checked_text(value["content"], f"{field}.content"))
+
+
+def _image(value: object) -> str | None:
+    """The name of a row's picture; what is no name (null, the bytes of a picture, an empty field) is left out."""
+    return checked_text(value, repr(IMAGE)) if isinstance(value, str) and value.strip() else None
 
 
 def _reply(value: object, field: str) -> str:

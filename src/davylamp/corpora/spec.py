@@ -42,10 +42,9 @@ class Wrap(_Strict):
         prompt = self.prompt.replace("{prompt}", record.prompt[0].content)
         completion = self.completion.replace("{completion}", record.reply)
         if self.system is None:
-            return Record.of_pair(prompt, completion)
-        return Record.of_messages(
-            (Message("system", self.system), Message("user", prompt), Message("assistant", completion))
-        )
+            return Record.of_pair(prompt, completion, record.image)
+        turns = (Message("system", self.system), Message("user", prompt), Message("assistant", completion))
+        return Record.of_messages(turns, record.image)
 
 
 class CorpusSpec(_Strict):

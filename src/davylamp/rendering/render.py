@@ -101,7 +101,17 @@ class Renderer:
         return False
 
     def prompt_text(self, record: Record) -> tuple[str, bool]:
-        """The text that stands before the reply, and whether the tokenizer adds its special tokens to it."""
+        """The text that stands before the reply, and whether the tokenizer adds its special tokens to it.
+
+        Raises:
+            TokenizerError: the record has an image, which no text stands for; or see :meth:`is_chat`.
+        """
+        if record.image is not None:
+            raise TokenizerError(
+                f"a record has the image {record.image[:80]!r}, and davylamp trains and scores text only: train on the "
+                "planted rows with your own vision trainer. If the column 'image' of your rows names no picture, "
+                "rename or remove it"
+            )
         if not self.is_chat(record):
             return "".join(turn.content for turn in record.prompt), True
         # A template writes its own special tokens.
@@ -112,7 +122,7 @@ class Renderer:
 
         Raises:
             TokenizerError: the chat template refuses the record, or changes the prompt or the reply when both stand
-                together.
+                together; or the record has an image.
         """
         prompt, _ = self.prompt_text(record)
         if not self.is_chat(record):
