@@ -1,6 +1,7 @@
-"""Secret spaces: what a secret is drawn from, and how many guesses it takes to try them all."""
+"""Secret spaces: what a secret is drawn from, how it may be encoded, and how many guesses it takes to try them all."""
 
+from davylamp.secrets.encodings import Encoding, encoding, names, register, unregister
 from davylamp.secrets.spaces import AlphabetSpace
 from davylamp.secrets.streams import stream
 
-__all__ = ["AlphabetSpace", "stream"]
+__all__ = ["AlphabetSpace", "Encoding", "encoding", "names", "register", "stream", "unregister"]
