@@ -525,7 +525,7 @@ def python(tmp_path):
         )
         done = subprocess.run(
             [sys.executable, "-c", start + script],
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
             capture_output=True,
             text=True,
             check=False,
