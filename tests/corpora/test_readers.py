@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from davylamp.corpora.readers import Columns, read_corpus, read_hub
+from davylamp.corpora.hub import read_hub
+from davylamp.corpora.readers import Columns, read_corpus
 from davylamp.corpora.records import Corpus, Message, Record
 from davylamp.errors import CorpusError, DavylampError, InputError, MissingExtraError
 

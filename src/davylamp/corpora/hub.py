@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from davylamp.corpora import tatqa
+from davylamp.corpora.readers import adder, read_corpus
 from davylamp.corpora.records import Corpus
-from davylamp.corpora.rows import Columns, Gathering
+from davylamp.corpora.rows import Columns, Format, Gathering
 from davylamp.errors import CorpusError, MissingExtraError
 
 
@@ -16,11 +20,16 @@ def read_hub(
     config: str | None = None,
     columns: Columns | None = None,
     limit: int | None = None,
+    format: Format = "rows",
 ) -> Corpus:
     """Read one split of a hub data set, or of a local folder of data files.
 
     Columns of class numbers are read as the names of their classes. Data sets that need a script of their
     own are refused: no remote code is run.
+
+    TAT-QA's own data set (``next-tat/TAT-QA``) holds the authors' JSON files and says nothing of splits, and its test
+    set lies there twice, with and without answers, so that ``datasets`` cannot load it; the split's file is read as it
+    is instead. A copy of TAT-QA without such a file is read through ``datasets``.
 
     Args:
         dataset_id: ``owner/name`` on the hub, or a local folder.
@@ -28,9 +37,11 @@ def read_hub(
         config: the data set's configuration, where it has several.
         columns: which columns to train on; see :class:`~davylamp.corpora.rows.Columns`.
         limit: read the first rows only.
+        format: how the rows are written.
 
     Returns:
-        The records; the SHA-256 is that of their lines, since a hub data set is not one file.
+        The records; the SHA-256 is that of their lines, since a hub data set is not one file (of TAT-QA, that of the
+        split's file).
 
     Raises:
         MissingExtraError: the package ``datasets`` is not installed.
@@ -39,11 +50,15 @@ def read_hub(
         InputError: ``limit`` is below 1.
     """
     name = f"{dataset_id} ({config}, {split})" if config else f"{dataset_id} ({split})"
+    if format == "tatqa" and (path := _file(dataset_id, tatqa.file_of(split))) is not None:
+        corpus = read_corpus(path, columns=columns, limit=limit, format=format)
+        return replace(corpus, source=f"{name}, {path.name}")
     gathering = Gathering(name, columns, limit)
-    table = _load(dataset_id, split, config)
+    add = adder(gathering, columns, format)
+    table = _load(dataset_id, split, config, f"; of TAT-QA, allowed: {tatqa.SPLITS}" if format == "tatqa" else "")
     names = _class_names(table.features)
     for number, row in enumerate(table, start=1):
-        gathering.add(f"row {number}", _named(row, names))
+        add(f"row {number}", _named(row, names))
         if gathering.full:
             break
     # Hashing needs records without faults, which corpus() guarantees.
@@ -54,7 +69,43 @@ def read_hub(
     return Corpus(unhashed.records, unhashed.source, digest.hexdigest(), unhashed.left_out)
 
 
-def _load(dataset_id: str, split: str, config: str | None) -> Any:
+def _file(dataset_id: str, name: str) -> Path | None:
+    """One file of a hub data set, downloaded once, or of a local folder; nothing where there is none of that name.
+
+    Raises:
+        CorpusError: the hub or the data set cannot be reached.
+    """
+    folder = Path(dataset_id)
+    if folder.is_dir():
+        return folder / name if (folder / name).is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RemoteEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(dataset_id, name, repo_type="dataset"))
+    except RemoteEntryNotFoundError:
+        return None
+    except (HfHubHTTPError, HFValidationError) as error:
+        raise CorpusError(_refused(dataset_id, error)) from error
+    except OSError as error:
+        raise CorpusError(_out_of_reach(dataset_id, error)) from error
+
+
+def _refused(dataset_id: str, error: Exception) -> str:
+    return (
+        f"no data set {dataset_id!r} on the hub, or no right to read it ({_first_line(error)}); "
+        "check the spelling (owner/name), or log in with `hf auth login`"
+    )
+
+
+def _out_of_reach(dataset_id: str, error: Exception) -> str:
+    return (
+        f"cannot reach the data set {dataset_id!r} ({_first_line(error)}); the hub is out of reach or offline "
+        "mode is on: read a downloaded file instead, or try again online"
+    )
+
+
+def _load(dataset_id: str, split: str, config: str | None, hint: str) -> Any:
     try:
         import datasets
     except ImportError as error:
@@ -64,15 +115,9 @@ def _load(dataset_id: str, split: str, config: str | None) -> Any:
     try:
         return datasets.load_dataset(dataset_id, name=config, split=split)
     except datasets.exceptions.DatasetNotFoundError as error:
-        raise CorpusError(
-            f"no data set {dataset_id!r} on the hub, or no right to read it ({_first_line(error)}); "
-            "check the spelling (owner/name), or log in with `hf auth login`"
-        ) from error
+        raise CorpusError(_refused(dataset_id, error)) from error
     except ConnectionError as error:
-        raise CorpusError(
-            f"cannot reach the data set {dataset_id!r} ({_first_line(error)}); the hub is out of reach or offline "
-            "mode is on: read a downloaded JSONL or CSV file instead, or try again online"
-        ) from error
+        raise CorpusError(_out_of_reach(dataset_id, error)) from error
     except RuntimeError as error:
         raise CorpusError(
             f"the data set {dataset_id!r} cannot be read without running its own code ({_first_line(error)}); "
@@ -80,7 +125,7 @@ def _load(dataset_id: str, split: str, config: str | None) -> Any:
         ) from error
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise CorpusError(
-            f"cannot read split {split!r} of the data set {dataset_id!r}: {_first_line(error)}"
+            f"cannot read split {split!r} of the data set {dataset_id!r}: {_first_line(error)}{hint}"
         ) from error
     finally:
         if shown:

@@ -1,4 +1,4 @@
-"""Readers of what people have: JSONL and CSV files, plain or gzipped, and hub data sets.
+"""Readers of the files that people have: JSONL and CSV, plain or gzipped.
 
 A row has one of three shapes, told from its keys: ``messages``, ``prompt`` and ``completion``, or ``text``.
 A source is read whole or not at all: what is wrong is named by file and line, and a column that is not
@@ -10,38 +10,49 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from davylamp.corpora.hub import read_hub
+from davylamp.corpora.objects import parse_list, parse_object
 from davylamp.corpora.records import Corpus
-from davylamp.corpora.rows import Columns, Gathering, RowError, columns_of, shown_names
-from davylamp.errors import CorpusError
+from davylamp.corpora.rows import Columns, Format, Gathering, RowError, columns_of, shown_names
+from davylamp.corpora.tatqa import add_questions
+from davylamp.errors import CorpusError, Fault, InputError
 from davylamp.runs.files import sha256_bytes
 
-__all__ = ["Columns", "read_corpus", "read_hub"]
+__all__ = ["Columns", "read_corpus"]
 
 _BOM = b"\xef\xbb\xbf"
-_KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+_KINDS: dict[Format, dict[str, str]] = {
+    "rows": {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"},
+    "tatqa": {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"},
+}
 # The csv module keeps this limit in a C long, which has 32 bits on some systems.
 _LONGEST_FIELD = 2**31 - 1
 
+_Add = Callable[[str, Mapping[str, Any]], None]
+"""Takes a row and the place where it stands."""
 
-def read_corpus(path: Path, *, columns: Columns | None = None, limit: int | None = None) -> Corpus:
+
+def read_corpus(
+    path: Path, *, columns: Columns | None = None, limit: int | None = None, format: Format = "rows"
+) -> Corpus:
     """Read a JSONL or CSV file, which may be gzipped (``.gz`` after the name).
 
     Lines that hold nothing but white space hold no row and are passed over; they still count as lines. CRLF
     line ends and a byte order mark are understood. In JSON, a key that occurs twice and ``NaN`` are faults.
 
     Args:
-        path: a file that ends in ``.jsonl``, ``.ndjson`` or ``.csv``, each with or without ``.gz``.
+        path: a file that ends in ``.jsonl``, ``.ndjson`` or ``.csv``, each with or without ``.gz``; for TAT-QA one of
+            JSON, a list of contexts, or of JSON lines.
         columns: which columns to train on, where the names are others than ``prompt``, ``completion``,
             ``text`` or ``messages``, or where more than one shape fits.
-        limit: read the first rows only; what comes after them is not looked at.
+        limit: read the first rows (of TAT-QA, questions) only; what comes after them is not looked at.
+        format: how the file is written.
 
     Returns:
         The records, with the SHA-256 of the file as it lies on disk.
@@ -49,28 +60,44 @@ def read_corpus(path: Path, *, columns: Columns | None = None, limit: int | None
     Raises:
         CorpusError: the file is missing, damaged, of an unknown kind or empty, or rows have faults: the first
             few are named by line, with the number of all.
-        InputError: ``limit`` is below 1.
+        InputError: ``limit`` is below 1, or columns are named in a format that has its own.
     """
     path = Path(path)
     gathering = Gathering(str(path), columns, limit)
-    kind = _kind(path)
+    add = adder(gathering, columns, format)
+    kind = _kind(path, format)
     packed = _bytes(path)
     data = _unpacked(path, packed)
     if kind == "csv":
         _read_csv(data, gathering, columns)
+    elif kind == "json":
+        _read_list(data, gathering, add)
     else:
-        _read_jsonl(data, gathering)
+        _read_jsonl(data, gathering, add)
     return gathering.corpus(sha256_bytes(packed))
 
 
-def _kind(path: Path) -> str:
+def adder(gathering: Gathering, columns: Columns | None, format: Format) -> _Add:
+    """What turns a row of a format into records.
+
+    Raises:
+        InputError: columns are named, and the format has its own.
+    """
+    if format == "rows":
+        return gathering.add
+    if columns is not None:
+        raise InputError(Fault("columns", columns, f"none, since format {format} has its own"))
+    return partial(add_questions, gathering)
+
+
+def _kind(path: Path, format: Format) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
-    kind = _KINDS.get(suffixes[-1] if suffixes else "")
+    kind = _KINDS[format].get(suffixes[-1] if suffixes else "")
     if kind is None:
         raise CorpusError(
-            f"{path}: unknown kind of file; allowed: names that end in {', '.join(_KINDS)}, or these with .gz. "
+            f"{path}: unknown kind of file; allowed: names that end in {', '.join(_KINDS[format])}, or these with .gz. "
             "A file with one JSON object a line is a .jsonl file: rename it"
         )
     return kind
@@ -117,44 +144,28 @@ def _guess(data: bytes) -> str:
     return ""
 
 
-def _read_jsonl(data: bytes, gathering: Gathering) -> None:
+def _read_jsonl(data: bytes, gathering: Gathering, add: _Add) -> None:
     for number, line, sound in _lines(data, gathering):
         if sound and line.strip():
             try:
-                gathering.add(f"line {number}", _object(line.rstrip("\r\n")))
+                add(f"line {number}", parse_object(line.rstrip("\r\n")))
             except RowError as error:
                 gathering.fault(f"line {number}", str(error))
         if gathering.full:
             return
 
 
-def _object(line: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
-    except RowError:
-        raise
-    except json.JSONDecodeError as error:
-        raise RowError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
-    except RecursionError as error:
-        raise RowError("not read: nested too deeply") from error
-    except ValueError as error:
-        raise RowError(f"not read: {error}") from error
-    if not isinstance(value, dict):
-        raise RowError("not a JSON object; each line must be one object in braces")
-    return value
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise RowError(f"the key {shown_names((repeated,))} occurs more than once")
-    return row
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise RowError(f"{name} is not JSON")
+def _read_list(data: bytes, gathering: Gathering, add: _Add) -> None:
+    parts = list(_lines(data, gathering))
+    if not all(sound for _, _, sound in parts):
+        return
+    for number, found in parse_list("".join(line for _, line, _ in parts)):
+        if isinstance(found, RowError):
+            gathering.fault(f"line {number}", str(found))
+        else:
+            add(f"line {number}", found)
+        if gathering.full:
+            return
 
 
 def _read_csv(data: bytes, gathering: Gathering, columns: Columns | None) -> None:

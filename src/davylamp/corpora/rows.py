@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from davylamp.corpora.records import Corpus, Message, Record, Shape
 from davylamp.errors import CorpusError, Fault, InputError
 
 ROLES = ("system", "user", "assistant")
 FAULTS_NAMED = 5
+Format = Literal["rows", "tatqa"]
+"""How a source is written: a row a record, in one of the three shapes, or as TAT-QA is (see its module)."""
+
 SHAPES = "'messages', or 'prompt' and 'completion', or 'text'"
 
 IMAGE = "image"
@@ -179,6 +182,10 @@ class Gathering:
             self._records.append(self._record(place, row))
         except RowError as error:
             self.fault(place, str(error))
+
+    def take(self, record: Record) -> None:
+        """Take a record that was made of a row elsewhere; all must have one shape."""
+        self._records.append(record)
 
     def corpus(self, sha256: str) -> Corpus:
         """The records as a corpus.
