@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from davylamp import __version__
 from davylamp.canaries.manifest import Manifest
@@ -44,7 +44,7 @@ class _Strict(BaseModel):
 
 
 class Utility(_Strict):
-    """How often held-out rows are answered right.
+    """How often held-out rows are answered right, and how well their right replies are predicted.
 
     Attributes:
         who: ``base`` (not fine-tuned), ``clean`` (fine-tuned without canaries) or the name of a run.
@@ -56,6 +56,10 @@ class Utility(_Strict):
         high: upper end of it.
         source: where the rows came from.
         sha256: hash of that source.
+        loss: held-out loss: mean nats a token over all reply tokens, if it was measured.
+        loss_low: lower end of its interval, whose sampling unit is the row; nothing for a single row.
+        loss_high: upper end of it.
+        reply_tokens: tokens that the loss is over.
     """
 
     who: str
@@ -67,6 +71,16 @@ class Utility(_Strict):
     high: float
     source: str
     sha256: str
+    loss: float | None = None
+    loss_low: float | None = None
+    loss_high: float | None = None
+    reply_tokens: int | None = None
+
+    @model_validator(mode="after")
+    def _loss_is_whole(self) -> Utility:
+        if (self.loss is None) != (self.reply_tokens is None) or (self.loss_low is None) != (self.loss_high is None):
+            raise ValueError("half of a held-out loss")
+        return self
 
 
 class CanaryRow(_Strict):

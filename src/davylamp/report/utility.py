@@ -22,6 +22,7 @@ class UtilityTable:
         sha256: hash of that source.
         rows: base first, then models without canaries, then the audited ones.
         figure: the rates as a plot.
+        with_loss: whether any row has a held-out loss.
     """
 
     name: str
@@ -29,6 +30,7 @@ class UtilityTable:
     sha256: str
     rows: tuple[Utility, ...]
     figure: Figure
+    with_loss: bool
 
 
 def utilities(data: ReportData) -> list[UtilityTable]:
@@ -39,7 +41,8 @@ def utilities(data: ReportData) -> list[UtilityTable]:
     for index, key in enumerate(keys):
         rows = [each for each in data.utilities if (each.name, each.source, each.sha256) == key]
         rows.sort(key=lambda each: (each.who in names, each.who != "base", each.who))
-        made.append(UtilityTable(*key, tuple(rows), _utility_figure(f"utility{index}", key[0], rows, data.runs)))
+        figure = _utility_figure(f"utility{index}", key[0], rows, data.runs)
+        made.append(UtilityTable(*key, tuple(rows), figure, any(row.loss is not None for row in rows)))
     return made
 
 

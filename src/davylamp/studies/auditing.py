@@ -281,12 +281,14 @@ def _token_readings(
 
 
 def _utility(folder: RunFolder, spec: UtilitySpec, release: LocalRelease, renderer: Renderer) -> None:
-    from davylamp.measures.utility import exact_match
+    from davylamp.measures.utility import exact_match, held_out_loss
 
     corpus = spec.corpus.load()
     order = stream(spec.corpus.seed, "utility rows").permutation(len(corpus))[: spec.rows]
-    right, rows = exact_match(release, renderer, [corpus.records[index] for index in order], spec.match)
+    records = [corpus.records[index] for index in order]
+    right, rows = exact_match(release, renderer, records, spec.match)
     interval = clopper_pearson(right, rows)
+    loss = held_out_loss(release, renderer, records)
     files.write_json(
         folder.utility,
         {
@@ -296,6 +298,10 @@ def _utility(folder: RunFolder, spec: UtilitySpec, release: LocalRelease, render
             "trials": rows,
             "low": interval.low,
             "high": interval.high,
+            "loss": loss.loss,
+            "loss_low": loss.low,
+            "loss_high": loss.high,
+            "reply_tokens": loss.tokens,
             "source": corpus.source,
             "sha256": corpus.sha256,
         },

@@ -15,12 +15,13 @@ from davylamp.errors import Fault, RecipeError
 from davylamp.measures.extraction import ExtractionSettings
 from davylamp.measures.kappa import KappaSettings
 from davylamp.measures.probes import Probe
+from davylamp.measures.utility import Match
 from davylamp.runs.config import apply_overrides, load_yaml, validate
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict.extraction import ClaimSpec
 from davylamp.verdict.model import Rules
 
-BUILT_IN = ("demo", "banking77")
+BUILT_IN = ("demo", "banking77", "tatqa")
 """Recipes inside the package, by the name that ``davylamp run`` takes."""
 
 MeasureName = Literal["exposure", "recovery", "extraction", "perplexity", "kappa"]
@@ -88,13 +89,14 @@ class UtilitySpec(_Strict):
         name: what is measured, in words (``intent accuracy``).
         corpus: held-out rows.
         rows: how many of them, taken in a seeded order.
-        match: ``whole`` compares whole replies, ``first_line`` their first lines.
+        match: ``whole`` compares whole replies, ``first_line`` their first lines, ``leading_lines`` as many lines as
+            the right reply has, so that what a model adds below them is not counted.
     """
 
     name: str
     corpus: CorpusSpec
     rows: int = Field(64, ge=1)
-    match: Literal["whole", "first_line"] = "whole"
+    match: Match = "whole"
 
 
 class Recipe(_Strict):
@@ -144,8 +146,8 @@ def load_recipe(
         name: a path, or one of :data:`BUILT_IN`.
         overrides: ``key=value`` pairs with dotted keys.
         data: a file that takes the place of the recipe's corpus.
-        held_out: a file that takes the place of the utility's corpus; ``test.csv`` or ``test.jsonl`` beside
-            ``data`` if there is one.
+        held_out: a file that takes the place of the utility's corpus; ``test.csv``, ``test.jsonl`` or
+            ``test.jsonl.gz`` beside ``data`` if there is one.
 
     Raises:
         RecipeError: the file or its content is at fault; all faults are named.
@@ -153,12 +155,12 @@ def load_recipe(
     source = _source(name)
     if data is not None:
         _take_file(source, "corpus", data)
-        beside = (data.with_name(f"test{suffix}") for suffix in (".csv", ".jsonl"))
+        beside = (data.with_name(f"test{suffix}") for suffix in (".csv", ".jsonl", ".jsonl.gz"))
         held_out = held_out or next((path for path in beside if path.is_file() and path != data), None)
     if held_out is not None and isinstance(source.get("utility"), dict):
         _take_file(source["utility"], "corpus", held_out)
     recipe = validate(Recipe, apply_overrides(source, overrides))
-    faults = list(_missing_files(recipe))
+    faults = [*_missing_files(recipe), *_shared_contexts(recipe)]
     if faults:
         raise RecipeError(faults)
     return recipe
@@ -189,3 +191,13 @@ def _missing_files(recipe: Recipe) -> Iterable[Fault]:
     for field, path in corpora.items():
         if path is not None and not path.is_file():
             yield Fault(field, str(path), "a file that exists", f"Give it as {field}=FILE.")
+
+
+def _shared_contexts(recipe: Recipe) -> Iterable[Fault]:
+    """TAT-QA asks several questions on one table: a file on both sides would ask about tables that were trained on."""
+    if recipe.utility is None or "tatqa" not in (recipe.corpus.format, recipe.utility.corpus.format):
+        return
+    if recipe.corpus.same_source(recipe.utility.corpus):
+        named = recipe.corpus.path or recipe.corpus.hub
+        fix = "Split the data by context into two files, and give the second with --held-out."
+        yield Fault("utility.corpus", str(named), "another source than corpus, with other tables", fix)
