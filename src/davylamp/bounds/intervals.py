@@ -1,4 +1,4 @@
-"""Confidence intervals for rates and for medians."""
+"""Confidence intervals for rates and for medians, and the sign test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from davylamp.errors import Fault, InputError
@@ -89,6 +89,95 @@ def median_interval(
     if rank == 0:
         return Interval(support[0], support[1], confidence)
     return Interval(float(data[rank - 1]), float(data[data.size - rank]), confidence)
+
+
+def bootstrap_median_interval(
+    values: ArrayLike, generator: np.random.Generator, confidence: float = 0.95, resamples: int = 10_000
+) -> Interval:
+    """Percentile bootstrap interval for a median: simple, finite, and below its confidence for few values.
+
+    The interval holds the medians of samples drawn from the values with replacement, less a share of
+    ``(1 - confidence) / 2`` at either end (Efron, Annals of Statistics 7, 1979, section 3). What a 95% interval was
+    measured to cover: 88% at n = 7, 93% at n = 8, 94% at n = 16 and 32, 95% at n = 96; at n = 1 it is a single point.
+    :func:`median_interval` keeps its confidence at every n. The bias-corrected form (BCa) is not on offer: where the
+    middle values are tied, leaving one value out does not move the median, and its correction is 0/0.
+
+    The middle of a sample drawn with replacement from n sorted values is ``values[floor(n * U)]``, U being the middle
+    of n uniform numbers, which is beta distributed: so U is drawn, not the sample. Every draw is also used mirrored
+    (U and 1 - U are alike). Hence the interval depends on the values and not on their order, and negating the values
+    negates it, both to the last bit.
+
+    Args:
+        values: observations, shape (n,), n at least 1, all finite.
+        generator: source of the draws.
+        confidence: coverage aimed at, in (0, 1).
+        resamples: how many, rounded up to an even number; enough for one beyond either end.
+
+    Raises:
+        InputError: no observation, one that is not finite, or an argument outside its range.
+    """
+    data = np.sort(np.asarray(values, dtype=np.float64), axis=None)
+    faults = resampling_faults(confidence, resamples)
+    if np.ndim(values) != 1 or data.size == 0 or not np.isfinite(data).all():
+        faults.insert(0, Fault("values", data.tolist(), "a non-empty list of finite numbers"))
+    if faults:
+        raise InputError(faults)
+    left, right = _middle_places(data.size, (resamples + 1) // 2, generator)
+    drawn = (data[left] + data[right]) / 2
+    mirrored = (data[data.size - 1 - left] + data[data.size - 1 - right]) / 2
+    medians = np.sort(np.concatenate([drawn, mirrored]))
+    # Rounded down, towards the wider interval.
+    cut = max(1, int(medians.size * (1 - confidence) / 2))
+    return Interval(float(medians[cut - 1]), float(medians[-cut]), confidence)
+
+
+def _middle_places(
+    size: int, draws: int, generator: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the two middle values of a resample stand among the sorted values; the same place twice if size is odd."""
+    half = size // 2
+    if size % 2:
+        left = right = generator.beta(half + 1, half + 1, draws)
+    else:
+        # The next above the n/2-th smallest of n uniform numbers is the smallest of the n/2 that are left above it.
+        left = generator.beta(half, half + 1, draws)
+        right = left + (1 - left) * generator.beta(1, half, draws)
+    # A beta number may round to 1.
+    places = [np.minimum((size * each).astype(np.int64), size - 1) for each in (left, right)]
+    return places[0], places[1]
+
+
+def resampling_faults(confidence: float, resamples: int) -> list[Fault]:
+    """What is wrong with the settings of a bootstrap interval; empty if nothing is."""
+    faults = _confidence_faults(confidence)
+    # Less a little, since 1 - 0.95 is above 0.05 by a rounding.
+    least = 2 if faults else math.ceil(2 / (1 - confidence) - 1e-6)
+    if not isinstance(resamples, int | np.integer) or isinstance(resamples, bool) or resamples < least:
+        faults.append(Fault("resamples", resamples, f"a whole number of at least {least}"))
+    return faults
+
+
+def sign_test(rises: int, falls: int) -> float:
+    """p-value of the two-sided exact sign test; 1 where nothing rises or falls.
+
+    Without ties, :func:`median_interval` inverts it: 0 lies outside of the interval just if p is at most
+    ``1 - confidence``.
+
+    ``2 P(B <= min(rises, falls))``, at most 1, with B binomial(rises + falls, 1/2). Ties are dropped beforehand: the
+    law of B given their number is what the test needs (Conover 1999, section 3.4), and so it holds its level with them.
+
+    Raises:
+        InputError: a count is not a whole number of at least 0.
+    """
+    counts = {"rises": rises, "falls": falls}
+    faults = [
+        Fault(name, count, "a whole number of at least 0")
+        for name, count in counts.items()
+        if not isinstance(count, int | np.integer) or count < 0
+    ]
+    if faults:
+        raise InputError(faults)
+    return min(1.0, 2 * float(stats.binom.cdf(min(rises, falls), rises + falls, 0.5)))
 
 
 def _confidence_faults(confidence: float) -> list[Fault]:
