@@ -12,9 +12,10 @@ from davylamp.corpora.records import Message, Record, Shape
 from davylamp.errors import ManifestError
 from davylamp.runs import files
 from davylamp.secrets import AlphabetSpace
+from davylamp.secrets.encodings import encoding
 
 SCHEMA_VERSION: Literal[1] = 1
-Role = Literal["focus", "twin", "positive"]
+Role = Literal["focus", "twin", "positive", "auxiliary", "unseen"]
 
 
 class _Strict(BaseModel):
@@ -62,9 +63,12 @@ class Canary(_Strict):
 
     Attributes:
         id: a name that is unique in the manifest and tells nothing of the secret.
-        role: ``focus`` (under measure), ``twin`` (never planted), ``positive`` (must leak).
+        role: ``focus`` (under measure), ``twin`` (never planted), ``positive`` (must leak), ``auxiliary`` (planted
+            beside the others, and not asked for); ``unseen`` stands in no manifest: it is a carrier that shows
+            a code of no canary.
         arm: the arm of the plan; ``control`` for the positive control.
         context: what the training prompt shows of the secret.
+        encoding: name of the encoding, where the context is ``encoded``.
         dose: occurrences in the planted file; 0 for twins.
         secret: the secret.
         replacement: another secret of the space, planted nowhere, for the copying probe.
@@ -76,6 +80,7 @@ class Canary(_Strict):
     role: Role
     arm: str
     context: Context
+    encoding: str | None = None
     dose: int = Field(ge=0)
     secret: str
     replacement: str
@@ -83,10 +88,25 @@ class Canary(_Strict):
     positions: tuple[int, ...]
 
     @model_validator(mode="after")
-    def _dose_is_positions(self) -> Canary:
+    def _consistent(self) -> Canary:
         if len(self.positions) != self.dose:
             raise ValueError(f"canary {self.id}: dose {self.dose}, but {len(self.positions)} positions")
+        if (self.context == "encoded") != (self.encoding is not None):
+            raise ValueError(f"canary {self.id}: context {self.context} does not fit encoding {self.encoding}")
         return self
+
+    def shown(self, space: AlphabetSpace, mask: str, code: str | None = None) -> str:
+        """What the training prompt shows in the secret's place.
+
+        Args:
+            space: what the secret was drawn from.
+            mask: what stands for a hidden secret.
+            code: show this code in the canary's own way, in place of its secret.
+        """
+        code = self.secret if code is None else code
+        if self.encoding is not None:
+            return encoding(self.encoding).encode(code, space)
+        return code if self.context == "visible" else mask
 
 
 class CorpusNote(_Strict):
@@ -119,7 +139,7 @@ class Manifest(_Strict):
         planted_sha256: hash of the planted file's bytes.
         space: what the secrets were drawn from.
         mask: what stands for a hidden secret in a prompt.
-        canaries: all canaries, twins and the positive control.
+        canaries: all canaries: focus, twins, the positive control, auxiliary ones.
     """
 
     schema_version: Literal[1] = 1
@@ -143,6 +163,8 @@ class Manifest(_Strict):
             raise ValueError("a canary stands beyond the last row")
         if (self.space, self.mask) != (self.plan.space, self.plan.mask):
             raise ValueError("the space or the mask is not that of the plan")
+        if any(canary.role == "unseen" for canary in self.canaries):
+            raise ValueError("a canary has the role 'unseen', which is never planted")
         missing = {*self.plan.arms} - {canary.arm for canary in self.canaries if canary.role == "focus"}
         if missing or not {"twin", "positive"} <= {canary.role for canary in self.canaries}:
             raise ValueError("an arm or a control has no canary")
@@ -157,9 +179,13 @@ class Manifest(_Strict):
         """Canaries that occur in the planted file."""
         return [canary for canary in self.canaries if canary.dose > 0]
 
+    def measured(self) -> list[Canary]:
+        """Canaries that are asked for: all but the auxiliary ones."""
+        return [canary for canary in self.canaries if canary.role != "auxiliary"]
+
     def shown_in_training(self, canary: Canary) -> str:
         """What the canary's training prompt shows in the secret's place."""
-        return canary.secret if canary.context == "visible" else self.mask
+        return canary.shown(self.space, self.mask)
 
     def trained_record(self, canary: Canary) -> Record:
         """The record as it is (or, for a twin, would have been) trained on."""

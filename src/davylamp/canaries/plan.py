@@ -7,10 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from davylamp.canaries.schedule import AFTER, BEFORE, Schedule
+from davylamp.errors import InputError
 from davylamp.secrets import AlphabetSpace
+from davylamp.secrets.encodings import Encoding, encoding
 
-Context = Literal["visible", "redacted"]
-"""What the input shows of the secret in training: the secret itself, or a mask in its place."""
+Context = Literal["visible", "redacted", "encoded"]
+"""What the input shows of the secret in training: the secret itself, a mask in its place, or an encoded form."""
 
 SLOT = re.compile(r"\{(\w+)\}")
 ARM_NAME = re.compile(r"\w[\w-]*")
@@ -58,10 +61,25 @@ class Arm(_Strict):
     """Canaries that share a training context.
 
     Attributes:
-        context: ``visible`` or ``redacted``.
+        context: ``visible``, ``redacted`` or ``encoded``.
+        encoding: name of the encoding, where the context is ``encoded`` (see docs/encodings.md).
+        schedule: where in training they fall; the plan's schedule if none.
     """
 
     context: Context
+    encoding: str | None = None
+    schedule: Schedule | None = None
+
+    @model_validator(mode="after")
+    def _says_its_encoding(self) -> Arm:
+        if (self.context == "encoded") != (self.encoding is not None):
+            raise ValueError("context encoded needs an encoding, and no other context takes one")
+        if self.encoding is not None:
+            try:
+                encoding(self.encoding)
+            except InputError as error:
+                raise ValueError(str(error)) from error
+        return self
 
 
 class Positive(_Strict):
@@ -74,6 +92,27 @@ class Positive(_Strict):
     dose: Annotated[int, Field(ge=1)] | None = None
 
 
+class Auxiliary(_Strict):
+    """Canaries beside those under measure: planted in the context of their arm, and not asked for.
+
+    The focus canaries are the same, in the same rows, whether there are auxiliary ones or not.
+
+    Attributes:
+        doses: how often one occurs in the planted file.
+        per_dose: auxiliary canaries for each arm and dose.
+        schedule: where in training they fall; its window may be ``before focus`` or ``after focus``.
+    """
+
+    doses: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
+    per_dose: int = Field(16, ge=1)
+    schedule: Schedule = Field(default_factory=Schedule)
+
+    @property
+    def occurrences(self) -> int:
+        """Rows that those of one arm take."""
+        return self.per_dose * sum(self.doses)
+
+
 class Plan(_Strict):
     """Everything that planting needs besides the corpus.
 
@@ -81,21 +120,27 @@ class Plan(_Strict):
         version: version of this schema.
         seed: the one seed; every draw has its own named stream of it.
         rows: how many rows of the corpus to take; default all.
-        shuffle: put the corpus in a seeded random order first (files are often sorted by class).
+        repeat: how often each of them stands in the planted file.
+        shuffle: put the corpus (and its repeats) in a seeded random order first (files are often sorted by class).
         space: what secrets are drawn from.
         templates: how canaries are written; a canary takes one at random.
         slots: values for each slot; ``names`` draws full names, none twice.
         mask: what takes the secret's place in a redacted prompt, and in every prompt at evaluation.
         arms: the canaries' contexts, by name.
-        doses: how often a focus canary occurs in the planted file.
+        doses: how often a focus canary occurs in the planted file; dose 0 is what ``twins`` are for.
         per_dose: focus canaries for each arm and dose.
         twins: canaries of each arm that are drawn the same way and never planted (the null control).
-        positive: the positive control.
+        positive: the positive control, which falls anywhere in the file.
+        schedule: where in training the focus canaries fall.
+        auxiliary: canaries beside them, or none.
+        rows_per_update: rows of an optimiser update, which ``spacing`` counts in; a recipe takes it from its
+            training.
     """
 
     version: Literal[1] = 1
     seed: int = Field(0, ge=0)
     rows: int | None = Field(None, ge=1)
+    repeat: int = Field(1, ge=1)
     shuffle: bool = True
     space: AlphabetSpace = Field(default_factory=AlphabetSpace)
     templates: tuple[Template, ...] = Field(min_length=1)
@@ -106,6 +151,9 @@ class Plan(_Strict):
     per_dose: int = Field(16, ge=1)
     twins: int = Field(16, ge=1)
     positive: Positive = Field(default_factory=Positive)
+    schedule: Schedule = Field(default_factory=Schedule)
+    auxiliary: Auxiliary | None = None
+    rows_per_update: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> Plan:
@@ -117,6 +165,7 @@ class Plan(_Strict):
             for name in self.arms
             if not ARM_NAME.fullmatch(name)
         ]
+        faults += self._axis_faults()
         if "control" in self.arms:
             faults.append("arms: the name 'control' is taken by the positive control")
         if self.mask in self.space:
@@ -135,18 +184,60 @@ class Plan(_Strict):
     def _template_faults(self) -> list[str]:
         faults = []
         known = {*self.slots, *HOST_SLOTS}
-        visible = [name for name, arm in self.arms.items() if arm.context == "visible"]
+        shown = [name for name, arm in self.arms.items() if arm.context != "redacted"]
         for position, template in enumerate(self.templates):
             unknown = sorted(template.slots() - known)
             if unknown:
                 faults.append(
                     f"templates[{position}] has the slots {unknown}, which are not in slots; known: {sorted(known)}"
                 )
-            if visible and "secret" not in SLOT.findall(template.prompt):
+            if shown and "secret" not in SLOT.findall(template.prompt):
                 faults.append(
-                    f"templates[{position}].prompt has no {{secret}}, so that arm {visible[0]!r} could not show it"
+                    f"templates[{position}].prompt has no {{secret}}, so that arm {shown[0]!r} could not show it"
                 )
         return faults
+
+    def _axis_faults(self) -> list[str]:
+        """Faults of encodings and schedules, as far as they show without a corpus."""
+        faults = []
+        for name, arm in self.arms.items():
+            if arm.encoding is not None:
+                faults += [f"arms.{name}.encoding: {fault}" for fault in encoding(arm.encoding).faults(self.space)]
+        schedules = {"schedule": self.schedule} | {
+            f"arms.{name}.schedule": arm.schedule for name, arm in self.arms.items() if arm.schedule is not None
+        }
+        for field, schedule in schedules.items():
+            if isinstance(schedule.window, str):
+                faults.append(f"{field}.window: {schedule.window!r} is for auxiliary canaries only")
+        if self.auxiliary is None or any(isinstance(schedule.window, str) for schedule in schedules.values()):
+            return faults
+        for name in self.arms:
+            start, end = self.schedule_of(name).fractions()
+            if (self.auxiliary.schedule.window, start) == (BEFORE, 0.0):
+                faults.append(
+                    f"auxiliary.schedule.window: nothing lies before the focus of arm {name!r}, at [0, {end:g}]"
+                )
+            if (self.auxiliary.schedule.window, end) == (AFTER, 1.0):
+                faults.append(
+                    f"auxiliary.schedule.window: nothing lies after the focus of arm {name!r}, at [{start:g}, 1]"
+                )
+        return faults
+
+    def schedule_of(self, arm: str) -> Schedule:
+        """Where the focus canaries of an arm fall."""
+        own = self.arms[arm].schedule
+        return self.schedule if own is None else own
+
+    def encoding_of(self, arm: str) -> Encoding | None:
+        """The encoding of an arm, if it has one."""
+        name = self.arms[arm].encoding
+        return None if name is None else encoding(name)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules of all arms, and of the auxiliary canaries."""
+        focus = tuple(self.schedule_of(arm) for arm in self.arms)
+        return focus if self.auxiliary is None else (*focus, self.auxiliary.schedule)
 
     @property
     def positive_dose(self) -> int:
@@ -156,7 +247,8 @@ class Plan(_Strict):
     @property
     def planted_rows(self) -> int:
         """Rows that canaries take, all occurrences counted."""
-        return len(self.arms) * self.per_dose * sum(self.doses) + self.positive_dose
+        auxiliary = 0 if self.auxiliary is None else self.auxiliary.occurrences
+        return len(self.arms) * (self.per_dose * sum(self.doses) + auxiliary) + self.positive_dose
 
     def only(self, arm: str) -> Plan:
         """The same plan with one arm; its canaries are those that any other single arm would get."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from davylamp import __version__
-from davylamp.canaries.manifest import Canary, Carrier, CorpusNote, Manifest, Role
+from davylamp.canaries.drafts import Draft, drafts, places
+from davylamp.canaries.manifest import Canary, Carrier, CorpusNote, Manifest
 from davylamp.canaries.plan import HOST_SLOTS, SLOT, Plan, Template
 from davylamp.corpora.names import draw_names
 from davylamp.corpora.records import Corpus, Record
@@ -17,6 +16,7 @@ from davylamp.corpora.rows import RowError, check_record
 from davylamp.errors import PlantingError
 from davylamp.runs import files
 from davylamp.secrets import stream
+from davylamp.secrets.encodings import encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +41,12 @@ class Planted:
         self.manifest.save(folder / "manifest.json")
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A canary before it has a carrier and a place."""
-
-    id: str
-    role: Role
-    arm: str
-    visible: bool
-    dose: int
-
-
 def plant(corpus: Corpus, plan: Plan) -> Planted:
     """Plant a plan's canaries into a corpus.
 
     Secrets are drawn without replacement and uniformly over the whole space, whatever the corpus holds, so
     that the rank of a secret that was not learnt is uniform. All occurrences of a canary are the same row.
+    Auxiliary canaries change nothing of the others.
     The same corpus and plan give the same bytes.
 
     Args:
@@ -64,21 +54,23 @@ def plant(corpus: Corpus, plan: Plan) -> Planted:
         plan: what to plant.
 
     Raises:
-        PlantingError: the doses need more rows than there are, the corpus already holds these canaries, a
-            template needs a host that the corpus cannot give, the space is too small, two canaries cannot be told
-            apart, or the text around a secret gives it away.
+        PlantingError: the doses need more rows than there are or than a window has room for, the corpus already
+            holds these canaries, a template needs a host that the corpus cannot give, the space is too small, two
+            canaries cannot be told apart, or the text around a secret gives it away.
     """
     rows = background(corpus, plan)
-    drafts = list(_drafts(plan))
-    _check_room(rows, drafts, plan)
-    places = _places(drafts, len(rows), plan)
-    wordings = _wordings(plan, len(drafts))
-    canaries = _furnish(drafts, places, wordings, rows, plan, corpus)
+    made = drafts(plan)
+    taken = places(plan, len(rows))
+    _check_space(len(made), plan)
+    wordings = _wordings(plan, made)
+    # Hosts are rows of the corpus, each once, so that a canary is the same however often the background stands there.
+    hosts = background(corpus, plan.model_copy(update={"repeat": 1}))
+    canaries = _furnish(made, taken, wordings, hosts, plan, corpus)
     _check_not_planted_before(rows, canaries, wordings)
     _check_carriers(canaries, plan.mask)
     planted = list(rows)
     for canary in canaries:
-        record = _trained(canary, corpus, plan)
+        record = canary.carrier.record(corpus.shape, canary.shown(plan.space, plan.mask), canary.secret)
         for position in canary.positions:
             planted[position] = record
     _check_readable(planted, {position: canary.id for canary in canaries for position in canary.positions})
@@ -119,93 +111,99 @@ def background(corpus: Corpus, plan: Plan) -> list[Record]:
     if plan.shuffle:
         order = stream(plan.seed, "background order").permutation(len(rows))
         rows = [rows[index] for index in order]
-    return rows[: plan.rows]
+    rows = rows[: plan.rows] * plan.repeat
+    if plan.shuffle and plan.repeat > 1:
+        order = stream(plan.seed, "background order", "repeats").permutation(len(rows))
+        rows = [rows[index] for index in order]
+    return rows
 
 
-def _drafts(plan: Plan) -> Iterator[_Draft]:
-    number = 0
-    for arm, spec in plan.arms.items():
-        for dose in (*plan.doses, 0):
-            for _ in range(plan.per_dose if dose else plan.twins):
-                role: Role = "focus" if dose else "twin"
-                yield _Draft(f"c{number:04d}", role, arm, spec.context == "visible", dose)
-                number += 1
-    yield _Draft(f"c{number:04d}", "positive", "control", False, plan.positive_dose)
-
-
-def _check_room(rows: list[Record], drafts: list[_Draft], plan: Plan) -> None:
-    if plan.planted_rows > len(rows):
-        parts = f"{len(plan.arms)} arms x {plan.per_dose} canaries x doses {list(plan.doses)}"
+def _check_space(count: int, plan: Plan) -> None:
+    if 2 * count > plan.space.size:
         raise PlantingError(
-            f"the canaries need {plan.planted_rows} rows ({parts} + {plan.positive_dose} of the positive control), "
-            f"but only {len(rows)} rows can be replaced: lower the doses or per_dose, or take a larger corpus"
-        )
-    if 2 * len(drafts) > plan.space.size:
-        raise PlantingError(
-            f"{len(drafts)} canaries need {2 * len(drafts)} distinct secrets (each has a replacement), "
+            f"{count} canaries need {2 * count} distinct secrets (each has a replacement), "
             f"but the space holds {plan.space.size}: take a longer secret"
         )
 
 
-def _places(drafts: list[_Draft], rows: int, plan: Plan) -> list[tuple[int, ...]]:
-    """Give each occurrence a row of its own, uniform over the file."""
-    order = stream(plan.seed, "positions").permutation(rows)
-    ends = np.cumsum([draft.dose for draft in drafts])
-    return [
-        tuple(int(position) for position in np.sort(order[end - draft.dose : end]))
-        for draft, end in zip(drafts, ends, strict=True)
-    ]
-
-
-def _wordings(plan: Plan, count: int) -> list[tuple[Template, dict[str, str]]]:
+def _wordings(plan: Plan, made: Sequence[Draft]) -> list[tuple[Template, dict[str, str]]]:
     """The template of each canary, and what its slots hold, hosts aside."""
-    values = {slot: _slot_values(slot, options, count, plan.seed) for slot, options in sorted(plan.slots.items())}
-    choice = stream(plan.seed, "templates").integers(0, len(plan.templates), count)
+    values = {slot: _slot_values(slot, options, made, plan.seed) for slot, options in sorted(plan.slots.items())}
+    choice = [
+        index
+        for names, count in _parts(made, "templates")
+        for index in stream(plan.seed, *names).integers(0, len(plan.templates), count)
+    ]
     return [
         (plan.templates[choice[number]], {slot: options[number] for slot, options in values.items()})
-        for number in range(count)
+        for number in range(len(made))
     ]
+
+
+def _parts(made: Sequence[Draft], *names: str) -> tuple[tuple[tuple[str, ...], int], ...]:
+    """The stream and the number of the canaries without auxiliary ones, and of these.
+
+    Auxiliary canaries draw from streams of their own, so that their presence changes no other canary.
+    """
+    auxiliary = sum(draft.role == "auxiliary" for draft in made)
+    return ((names, len(made) - auxiliary), ((*names, "auxiliary"), auxiliary))
 
 
 def _furnish(
-    drafts: list[_Draft],
-    places: list[tuple[int, ...]],
+    made: Sequence[Draft],
+    taken: Sequence[tuple[int, ...]],
     wordings: list[tuple[Template, dict[str, str]]],
-    rows: list[Record],
+    hosts: list[Record],
     plan: Plan,
     corpus: Corpus,
 ) -> list[Canary]:
     """Give each draft a secret, a replacement and a carrier."""
-    secrets = plan.space.draw(stream(plan.seed, "secrets"), len(drafts))
-    replacements = plan.space.draw(stream(plan.seed, "replacements"), len(drafts), exclude=secrets)
-    hosts = stream(plan.seed, "hosts").permutation(len(rows))
+    secrets, replacements = _codes(plan, made)
+    order = stream(plan.seed, "hosts").permutation(len(hosts))
     canaries = []
-    for number, (draft, (template, slots)) in enumerate(zip(drafts, wordings, strict=True)):
+    for number, (draft, (template, slots)) in enumerate(zip(made, wordings, strict=True)):
         filled = dict(slots)
-        host = rows[hosts[number % len(rows)]]
+        host = hosts[order[number % len(hosts)]]
         if template.slots() & set(HOST_SLOTS):
             filled |= _host(host, corpus)
+        arm = plan.arms.get(draft.arm)
         canaries.append(
             Canary(
                 id=draft.id,
                 role=draft.role,
                 arm=draft.arm,
-                context="visible" if draft.visible else "redacted",
+                context="redacted" if arm is None else arm.context,
+                encoding=None if arm is None or arm.encoding is None else encoding(arm.encoding).name,
                 dose=draft.dose,
                 secret=secrets[number],
                 replacement=replacements[number],
                 carrier=_carrier(template, filled, host, corpus),
-                positions=places[number],
+                positions=taken[number],
             )
         )
     return canaries
 
 
-def _slot_values(slot: str, options: str | tuple[str, ...], count: int, seed: int) -> list[str]:
-    rng = stream(seed, "slots", slot)
-    if options == "names":
-        return list(draw_names(rng, count))
-    return [options[int(index)] for index in rng.integers(0, len(options), count)]
+def _codes(plan: Plan, made: Sequence[Draft]) -> tuple[list[str], list[str]]:
+    """Secrets and replacements, no code twice."""
+    secrets: list[str] = []
+    replacements: list[str] = []
+    for (names, count), other in zip(_parts(made, "secrets"), ("replacements", "auxiliary replacements"), strict=True):
+        drawn = plan.space.draw(stream(plan.seed, *names), count, exclude=(*secrets, *replacements))
+        secrets += drawn
+        replacements += plan.space.draw(stream(plan.seed, other), count, exclude=(*secrets, *replacements))
+    return secrets, replacements
+
+
+def _slot_values(slot: str, options: str | tuple[str, ...], made: Sequence[Draft], seed: int) -> list[str]:
+    values: list[str] = []
+    for names, count in _parts(made, "slots", slot):
+        rng = stream(seed, *names)
+        if options == "names":
+            values += draw_names(rng, count, exclude=values)
+        else:
+            values += [options[int(index)] for index in rng.integers(0, len(options), count)]
+    return values
 
 
 def _host(row: Record, corpus: Corpus) -> dict[str, str]:
@@ -240,11 +238,6 @@ def _fill(text: str, filled: dict[str, str]) -> tuple[str, ...]:
         at = match.end()
     pieces[-1] += text[at:]
     return tuple(pieces)
-
-
-def _trained(canary: Canary, corpus: Corpus, plan: Plan) -> Record:
-    shown = canary.secret if canary.context == "visible" else plan.mask
-    return canary.carrier.record(corpus.shape, shown, canary.secret)
 
 
 def _check_readable(records: list[Record], canaries: dict[int, str]) -> None:

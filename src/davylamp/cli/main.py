@@ -16,6 +16,7 @@ from davylamp.cli.output import plain
 from davylamp.cli.plant import plant
 from davylamp.cli.report import report
 from davylamp.cli.run import run
+from davylamp.cli.studies import studies
 from davylamp.cli.train import train
 from davylamp.errors import DavylampError
 
@@ -53,6 +54,7 @@ app.command()(train)
 app.command()(audit)
 app.command()(report)
 app.command()(run)
+app.add_typer(studies, name="studies")
 app.command()(bounds)
 app.command()(kappa)
 

@@ -71,15 +71,24 @@ def emit_verdict(verdict: Verdict, title: str) -> None:
             cell.exposure_verdict or "",
             cell.greedy_verdict or "",
         )
-    with console.capture() as captured:
-        console.print(table)
-    _write(captured.get())
+    emit_table(table, [])
     emit(
         [
             f"Exposure: {verdict.baseline_bits:.2f} bits is the mean of a random rank, "
             f"{verdict.ceiling_bits:.2f} the most there is."
         ]
     )
+
+
+def emit_table(table: Table, lines: Sequence[str]) -> None:
+    """A table at a wide terminal, lines elsewhere."""
+    console = Console()
+    if sys.stdout is None or not sys.stdout.isatty() or console.width < TABLE_WIDTH:
+        emit(lines)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    _write(captured.get())
 
 
 def _speaks_unicode() -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from davylamp.canaries.manifest import Canary, Manifest
 from davylamp.errors import Fault, InputError
-from davylamp.measures.probes import Probe, first_span, naming, probe_record
+from davylamp.measures.probes import Probe, first_span, naming, probe_record, probed
 from davylamp.measures.readings import Reading, reading_of
 from davylamp.release.base import Access, Release, TreeRelease, require
 from davylamp.release.tree import TokenTree
@@ -32,11 +32,15 @@ TOGETHER = 16
 class _Task:
     canary: Canary
     probe: Probe
+    target: str
+    code: str
     tokens: CandidateTokens
 
 
 class Exposure:
-    """Exposure of each canary's trained secret, in bits (Carlini et al. 2019, 1802.08232, section 4).
+    """Exposure of each canary's secret, in bits (Carlini et al. 2019, 1802.08232, section 4).
+
+    Where a prompt shows the canary's replacement, that code is ranked in the same way.
 
     Looks through the record's own prefix, by the release's log-probabilities. It is local: it reads only the
     conditionals along that prefix and the candidates, so that a secret that comes out elsewhere is not seen.
@@ -80,7 +84,7 @@ class Exposure:
                 allowed = f"at most {left + 1:,}: the space holds {manifest.space.size:,}, {len(taken)} are taken"
                 raise InputError(Fault("audit.pool", pool, allowed, "Leave it out to rank among the whole space."))
             decoys = manifest.space.draw(stream(manifest.plan.seed, "decoys"), pool - 1, exclude=taken)
-            self._candidates = (*decoys, *secrets)
+            self._candidates = (*decoys, *secrets, *(canary.replacement for canary in manifest.canaries))
             self._ranked = np.arange(len(decoys))
         self.candidates = manifest.space.size if pool is None else pool
         self._places = {secret: index for index, secret in enumerate(self._candidates)}
@@ -97,19 +101,23 @@ class Exposure:
             reporter: shows progress.
 
         Returns:
-            For each canary and probe the exposure, the rank, the number tied, the rank among the planted
-            secrets alone, and the log-likelihood.
+            For each canary, probe and code that is looked for, the exposure, the rank, the number tied, the rank
+            among the planted secrets alone, and the log-likelihood.
 
         Raises:
             AccessError: the release gives no log-probabilities.
             ScoringError: a canary cannot be scored; names it.
         """
         require(release, self.name, *self.access)
-        pairs = [(canary, probe) for canary in self._manifest.canaries for probe in probes if probe.applies(canary)]
+        asked = [
+            (canary, probe, target)
+            for canary, probe in probed(self._manifest, probes)
+            for target in probe.targets(canary)
+        ]
         readings: list[Reading] = []
-        with reporter.task("exposure", len(pairs)) as advance:
-            for start in range(0, len(pairs), TOGETHER):
-                tasks = [self._task(canary, probe) for canary, probe in pairs[start : start + TOGETHER]]
+        with reporter.task("exposure", len(asked)) as advance:
+            for start in range(0, len(asked), TOGETHER):
+                tasks = [self._task(*each) for each in asked[start : start + TOGETHER]]
                 for task, likelihoods in zip(tasks, self._score(release, tasks), strict=True):
                     readings += self._read(task, likelihoods)
                 advance(len(tasks))
@@ -117,17 +125,20 @@ class Exposure:
 
     def merged(self, probe: Probe = Probe.HIDDEN) -> list[str]:
         """Canaries whose secret shares a token with its neighbour, so that the covering span is scored."""
-        return [canary.id for canary in self._manifest.canaries if self._task(canary, probe).tokens.merged]
+        return [canary.id for canary in self._manifest.measured() if self._task(canary, probe).tokens.merged]
 
-    def _task(self, canary: Canary, probe: Probe) -> _Task:
+    def _task(self, canary: Canary, probe: Probe, target: str = "trained") -> _Task:
         shown = probe.shown(self._manifest, canary)
+        code = probe.targets(canary)[target]
         return _Task(
             canary,
             probe,
+            target,
+            code,
             self._tokenizer.tokenize(
                 lambda secret: probe_record(self._manifest, canary, shown, secret),
                 lambda secret: first_span(self._manifest, canary, shown, secret),
-                canary.secret,
+                code,
                 canary.id,
             ),
         )
@@ -168,7 +179,7 @@ class Exposure:
         if not isinstance(release, TreeRelease):
             return [self._by_sequences(release, task) for task in tasks]
         trees = [self._tree(task.tokens) for task in tasks]
-        targets = [self._places[task.canary.secret] for task in tasks]
+        targets = [self._places[task.code] for task in tasks]
         with naming([task.canary for task in tasks]):
             scores = release.tree_ranks([task.tokens.prefix for task in tasks], trees, targets, TIE_MARGIN)
         self.read += sum(score.read for score in scores)
@@ -189,18 +200,18 @@ class Exposure:
         return self._trees[key][1]
 
     def _read(self, task: _Task, likelihoods: NDArray[np.float64]) -> list[Reading]:
-        own = self._places[task.canary.secret]
+        own = self._places[task.code]
         ranked = self._ranked if own < len(self._ranked) else np.append(self._ranked, own)
         rank = rank_among(likelihoods[ranked], int(np.flatnonzero(ranked == own)[0]), task.canary.id)
         return [
-            reading_of(task.canary, self._manifest.plan.seed, task.probe.value, "trained", measure, value, unit)
-            for measure, value, unit in self._values(task.canary, rank, likelihoods)
+            reading_of(task.canary, self._manifest.plan.seed, task.probe.value, task.target, measure, value, unit)
+            for measure, value, unit in self._values(task, rank, likelihoods)
         ]
 
-    def _values(self, canary: Canary, rank: Rank, likelihoods: NDArray[np.float64]) -> list[tuple[str, float, str]]:
-        own = self._places[canary.secret]
+    def _values(self, task: _Task, rank: Rank, likelihoods: NDArray[np.float64]) -> list[tuple[str, float, str]]:
+        own = self._places[task.code]
         peers = np.asarray([index for index in self._planted if index != own], dtype=np.int64)
-        among = rank_among(np.append(likelihoods[peers], likelihoods[own]), len(peers), canary.id)
+        among = rank_among(np.append(likelihoods[peers], likelihoods[own]), len(peers), task.canary.id)
         return [
             ("exposure", rank.exposure, "bits"),
             ("rank", rank.rank, "rank"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import re
 from collections.abc import Iterator, Sequence
 
 from davylamp.canaries.manifest import Canary, Manifest
@@ -20,9 +21,15 @@ class Probe(enum.Enum):
     HIDDEN = "hidden"
     """The mask: what comes out then is remembered (or guessed), not copied."""
     AS_TRAINED = "as_trained"
-    """What training showed: the secret itself in a visible arm."""
+    """What training showed: the secret itself in a visible arm, its encoded form in an encoded one."""
+    ORIGINAL = "original"
+    """The secret in clear, whatever training showed."""
     REPLACEMENT = "replacement"
     """Another secret of the space, in clear: what comes out tells copying from remembering."""
+    REPLACEMENT_ENCODED = "replacement_encoded"
+    """The same one in the arm's own encoding: what comes out tells following the cue from remembering."""
+    CUE_MASKED = "cue_masked"
+    """What training showed, each word or number of it masked by an asterisk: its form without its content."""
 
     def shown(self, manifest: Manifest, canary: Canary) -> str:
         """The text in the secret's place."""
@@ -30,17 +37,30 @@ class Probe(enum.Enum):
             return manifest.mask
         if self is Probe.AS_TRAINED:
             return manifest.shown_in_training(canary)
+        if self is Probe.ORIGINAL:
+            return canary.secret
+        if self is Probe.CUE_MASKED:
+            return _WORD.sub("*", manifest.shown_in_training(canary))
+        if self is Probe.REPLACEMENT_ENCODED:
+            return canary.shown(manifest.space, manifest.mask, canary.replacement)
         return canary.replacement
 
     def targets(self, canary: Canary) -> dict[str, str]:
         """The codes that are looked for under this probe, by the name of the target."""
-        if self is Probe.REPLACEMENT:
+        if self in (Probe.REPLACEMENT, Probe.REPLACEMENT_ENCODED):
             return {"trained": canary.secret, "replacement": canary.replacement}
         return {"trained": canary.secret}
 
     def applies(self, canary: Canary) -> bool:
         """Whether the probe differs from every probe before it, for this canary."""
-        return self is not Probe.AS_TRAINED or canary.context == "visible"
+        if self in (Probe.AS_TRAINED, Probe.CUE_MASKED):
+            return canary.context != "redacted"
+        if self is Probe.ORIGINAL:
+            return canary.context != "visible"
+        return self is not Probe.REPLACEMENT_ENCODED or canary.context == "encoded"
+
+
+_WORD = re.compile(r"\w+")
 
 
 def probe_record(manifest: Manifest, canary: Canary, shown: str, secret: str) -> Record:
@@ -70,8 +90,8 @@ def first_span(manifest: Manifest, canary: Canary, shown: str, secret: str) -> t
 
 
 def probed(manifest: Manifest, probes: Sequence[Probe]) -> list[tuple[Canary, Probe]]:
-    """Every canary under every probe that applies to it."""
-    return [(canary, probe) for canary in manifest.canaries for probe in probes if probe.applies(canary)]
+    """Every canary that is asked for, under every probe that applies to it."""
+    return [(canary, probe) for canary in manifest.measured() for probe in probes if probe.applies(canary)]
 
 
 def secret_tokens(manifest: Manifest, renderer: Renderer, pairs: Sequence[tuple[Canary, Probe]]) -> list[SecretTokens]:

@@ -44,7 +44,7 @@ class Reading:
         dose: its occurrences in the planted file.
         seed: seed of the plan.
         canary: its id.
-        role: ``focus``, ``twin`` or ``positive``.
+        role: ``focus``, ``twin``, ``positive``, or ``unseen`` for a code shown in a canary's place.
         context: what its training prompt showed.
         probe: what the prompt showed when the release was asked.
         target: which code was looked for: ``trained`` or ``replacement``.

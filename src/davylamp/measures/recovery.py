@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from davylamp.canaries.manifest import Canary, Manifest
-from davylamp.measures.probes import Probe, first_span, naming, probe_record
+from davylamp.measures.probes import Probe, first_span, naming, probe_record, probed
 from davylamp.measures.readings import Reading, reading_of
 from davylamp.release.base import Access, Decoding, Release, require
 from davylamp.rendering.render import Renderer
@@ -45,7 +45,7 @@ class Recovery:
             AccessError: the release does not generate.
         """
         require(release, self.name, *self.access)
-        canaries = [(canary, probe) for canary in self._manifest.canaries for probe in probes if probe.applies(canary)]
+        canaries = probed(self._manifest, probes)
         with reporter.task("recovery", 2) as advance:
             readings = self._forced(release, canaries)
             advance(1)

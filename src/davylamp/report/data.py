@@ -15,6 +15,7 @@ from davylamp.canaries.manifest import Manifest
 from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
+from davylamp.report.study import StudyResult
 from davylamp.report.words import headlines, overall
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
@@ -161,6 +162,7 @@ class ReportData(_Strict):
         shows_secrets: whether secrets are shown in clear.
         runs: one for each model, by name.
         utilities: what the models are still good for.
+        study: what a study found in these runs, if they are those of one.
     """
 
     schema_version: Literal[1] = 1
@@ -171,6 +173,7 @@ class ReportData(_Strict):
     shows_secrets: bool
     runs: tuple[Run, ...]
     utilities: tuple[Utility, ...]
+    study: StudyResult | None = None
 
 
 def collect(folder: Path, show_secrets: bool = False) -> ReportData:
@@ -188,7 +191,7 @@ def collect(folder: Path, show_secrets: bool = False) -> ReportData:
     if not places:
         raise RunFolderError(f"no verdict in {folder} or below it: run `davylamp audit` first")
     runs = tuple(_run(RunFolder(place), _name(place, folder), show_secrets) for place in places)
-    utilities = tuple(_utilities(folder))
+    utilities = tuple(utilities_of(folder))
     recipe = _json(folder / "recipe.json") if (folder / "recipe.json").is_file() else {}
     return ReportData(
         davylamp_version=__version__,
@@ -198,7 +201,18 @@ def collect(folder: Path, show_secrets: bool = False) -> ReportData:
         shows_secrets=show_secrets,
         runs=runs,
         utilities=utilities,
+        study=_study(folder),
     )
+
+
+def _study(folder: Path) -> StudyResult | None:
+    path = folder / "study.json"
+    if not path.is_file():
+        return None
+    try:
+        return StudyResult.model_validate(_json(path))
+    except ValidationError as error:
+        raise RunFolderError(f"{path} is damaged: run the study again") from error
 
 
 def _found(folder: Path, name: str) -> list[Path]:
@@ -259,7 +273,7 @@ def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[C
     hidden = frame.filter((pl.col("probe") == "hidden") & (pl.col("target") == "trained"))
     values = {(row["release"], row["canary"], row["measure"]): row["value"] for row in hidden.iter_rows(named=True)}
     rows = []
-    for canary in manifest.canaries:
+    for canary in manifest.measured():
         for measure in ("exposure", "rank", "tied", "rank_among_planted", "greedy_recovery"):
             if not math.isfinite(values.get(("model", canary.id, measure), math.nan)):
                 raise RunFolderError(
@@ -300,6 +314,9 @@ def _examples(manifest: Manifest, show_secrets: bool) -> list[dict[str, str]]:
             template = manifest.plan.templates[0]
             prompt, completion = template.prompt.split("{secret}"), template.completion.split("{secret}")
         shown = secret if canary.context == "visible" else manifest.mask
+        if canary.encoding is not None:
+            # The encoded form is the secret to whoever knows the encoding.
+            shown = manifest.shown_in_training(canary) if show_secrets else f"({canary.encoding} of {secret})"
         examples.append(
             {
                 "arm": arm,
@@ -312,7 +329,12 @@ def _examples(manifest: Manifest, show_secrets: bool) -> list[dict[str, str]]:
     return examples
 
 
-def _utilities(folder: Path) -> Sequence[Utility]:
+def utilities_of(folder: Path) -> Sequence[Utility]:
+    """What was measured of every model in a folder or below it.
+
+    Raises:
+        RunFolderError: a file is damaged.
+    """
     found = []
     for path in _found(folder, "utility.json"):
         try:

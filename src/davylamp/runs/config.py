@@ -83,28 +83,66 @@ def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
     Raises:
         RecipeError: an override is not ``key=value``, or its key passes through something that is no mapping.
     """
-    result: dict[str, Any] = _copy(data)
-    faults = []
+    faults: list[Fault] = []
+    values: list[tuple[str, Any]] = []
     for override in overrides:
         key, sign, value = override.partition("=")
         if not sign or not key:
             faults.append(Fault("override", override, "key=value, such as training.epochs=3"))
             continue
         try:
-            parsed = _load(value, key)
+            values.append((key, _load(value, key)))
         except RecipeError:
             faults.append(Fault(key, value, "a YAML value"))
-            continue
+    result = _set(data, values, faults)
+    if faults:
+        raise RecipeError(faults)
+    return result
+
+
+def set_keys(data: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Set dotted keys, whose values are given as they are.
+
+    Raises:
+        RecipeError: a key passes through something that is no mapping.
+    """
+    faults: list[Fault] = []
+    result = _set(data, values.items(), faults)
+    if faults:
+        raise RecipeError(faults)
+    return result
+
+
+def _set(data: Mapping[str, Any], values: Iterable[tuple[str, Any]], faults: list[Fault]) -> dict[str, Any]:
+    """A copy with dotted keys set; an outer key that holds nothing (``null``) is taken for an empty mapping."""
+    result: dict[str, Any] = _copy(data)
+    for key, value in values:
         *outer, last = key.split(".")
         place: Any = result
         for part in outer:
-            place = place.setdefault(part, {}) if isinstance(place, dict) else None
+            if isinstance(place, dict) and place.get(part) is None:
+                place[part] = {}
+            place = place[part] if isinstance(place, dict) else None
         if not isinstance(place, dict):
             faults.append(Fault(key, value, "a key whose outer keys hold mappings"))
         else:
-            place[last] = parsed
-    if faults:
-        raise RecipeError(faults)
+            place[last] = _copy(value)
+    return result
+
+
+def merge(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay changes over data: mappings are merged key by key, every other value replaces what was there.
+
+    A key that ends in ``!`` replaces a whole mapping: ``arms!: {...}`` leaves nothing of the arms below.
+    """
+    result: dict[str, Any] = _copy(data)
+    for key, value in changes.items():
+        if key.endswith("!"):
+            result[key[:-1]] = _copy(value)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = merge(result[key], value)
+        else:
+            result[key] = _copy(value)
     return result
 
 

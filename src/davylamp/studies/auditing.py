@@ -43,6 +43,7 @@ class AuditRequest:
         spec: probes, precision and rules.
         utility: what the model shall still be good for.
         threads: threads of torch; chosen by the model's size if none.
+        variant: the recipe's variant that this run is, if it is one.
     """
 
     model: str | None = None
@@ -53,6 +54,7 @@ class AuditRequest:
     spec: AuditSpec = field(default_factory=AuditSpec)
     utility: UtilitySpec | None = None
     threads: int | None = None
+    variant: str | None = None
 
 
 def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QUIET) -> Verdict:
@@ -64,10 +66,15 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
         ModelError: the checkpoint cannot be used.
         ScoringError: a canary cannot be scored.
     """
-    if "kappa" in request.spec.measures and request.reference is None:
-        raise InputError(
-            Fault("--reference", None, "a base model, since kappa is read from the model before it saw any secret")
-        )
+    if request.reference is None:
+        faults = []
+        if "kappa" in request.spec.measures:
+            allowed = "a base model, since kappa is read from the model before it saw any secret"
+            faults.append(Fault("--reference", None, allowed))
+        if request.spec.before:
+            faults.append(Fault("--reference", None, "the model before fine-tuning, since audit.before asks it too"))
+        if faults:
+            raise InputError(faults)
     manifest = Manifest.load(folder.manifest)
     training = _training(folder)
     if request.model is None:
@@ -80,8 +87,10 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     seconds = {"model": time.perf_counter() - begun}
     if reference is not None:
         begun = time.perf_counter()
-        hidden = request.spec.model_copy(update={"probes": (Probe.HIDDEN,)})
-        other, _ = _readings(reference, renderer, manifest, hidden, reporter, base=True)
+        asked = request.spec
+        if not asked.before:
+            asked = asked.model_copy(update={"probes": (Probe.HIDDEN,), "unseen": None})
+        other, _ = _readings(reference, renderer, manifest, asked, reporter, base=True)
         frame = frame.vstack(other.with_columns(release=tables.REFERENCE))
         seconds["reference"] = time.perf_counter() - begun
     if "extraction" in request.spec.measures:
@@ -105,6 +114,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
             "planted_sha256": manifest.planted_sha256,
             "reference": None if reference is None else reference.name,
             "style": renderer.style,
+            "variant": request.variant,
             "spec": request.spec.model_dump(mode="json"),
             **notes,
             "seconds": seconds,
@@ -243,11 +253,14 @@ def _readings(
 ) -> tuple[Any, dict[str, Any]]:
     from davylamp.measures.exposure import Exposure
     from davylamp.measures.recovery import Recovery
+    from davylamp.measures.unseen import Unseen
 
     exposure = Exposure(manifest, renderer, spec.pool)
     found = exposure.measure(release, spec.exposure_probes, reporter)
     found += Recovery(manifest, renderer).measure(release, spec.probes, reporter)
     found += _token_readings(release, renderer, manifest, spec, reporter, base)
+    if spec.unseen is not None:
+        found += Unseen(manifest, renderer, spec.unseen, spec.pool).measure(release, reporter)
     notes = {
         "candidates": exposure.candidates,
         "merged": exposure.merged(),

@@ -9,18 +9,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from davylamp.canaries.plan import Plan
+from davylamp.canaries.plan import ARM_NAME, Plan
 from davylamp.corpora.spec import CorpusSpec
 from davylamp.errors import Fault, RecipeError
 from davylamp.measures.extraction import ExtractionSettings
 from davylamp.measures.kappa import KappaSettings
 from davylamp.measures.probes import Probe
+from davylamp.measures.unseen import UnseenSettings
 from davylamp.measures.utility import Match
-from davylamp.runs.config import apply_overrides, load_yaml, validate
+from davylamp.runs.config import apply_overrides, load_yaml, set_keys, validate
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict.extraction import ClaimSpec
 from davylamp.verdict.model import Rules
 
+VARIED = ("plan", "training")
+"""What variants may differ in: the questions asked of every model are the same."""
 BUILT_IN = ("demo", "banking77", "tatqa")
 """Recipes inside the package, by the name that ``davylamp run`` takes."""
 
@@ -42,6 +45,8 @@ class AuditSpec(_Strict):
         extraction: how a secret is drawn, where ``extraction`` is measured.
         kappa: how the guessing baseline is worked out, where ``kappa`` is measured; needs a reference.
         claim: a privacy claim that extractions are held against.
+        unseen: show codes that were planted nowhere in the canaries' places, or nothing.
+        before: ask the model before fine-tuning the same questions.
         pool: rank each secret among so many candidates drawn from the space; the whole space if none.
         dtype: type of the weights when scoring.
         memory_mb: memory in MiB that one scoring pass may take beyond the model.
@@ -54,6 +59,8 @@ class AuditSpec(_Strict):
     extraction: ExtractionSettings = Field(default_factory=ExtractionSettings)
     kappa: KappaSettings = Field(default_factory=KappaSettings)
     claim: ClaimSpec | None = None
+    unseen: UnseenSettings | None = None
+    before: bool = False
     pool: int | None = Field(None, ge=100)
     dtype: Literal["float32", "bfloat16"] = "float32"
     memory_mb: int = Field(256, ge=16)
@@ -113,6 +120,8 @@ class Recipe(_Strict):
         seeds: one run each.
         arms: ``apart`` trains a model for each arm, at the same budget; ``together`` one for all.
         clean: also train without canaries, to see what they cost.
+        variants: runs that differ in some keys of ``plan`` and ``training``, by name: dotted keys and their values.
+            Each arm and seed is run once for each variant.
     """
 
     name: str
@@ -125,6 +134,56 @@ class Recipe(_Strict):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
     arms: Literal["apart", "together"] = "apart"
     clean: bool = False
+    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _schedule_fits_training(self) -> Recipe:
+        plan, training = self.plan, self.training
+        faults = []
+        if plan.rows_per_update not in (None, training.rows_per_update):
+            faults.append(
+                f"plan.rows_per_update is {plan.rows_per_update}, but an update of training takes "
+                f"{training.rows_per_update} rows: leave it out"
+            )
+        if not all(schedule.anywhere for schedule in plan.schedules):
+            if training.epochs > 1:
+                faults.append(
+                    f"a schedule places canaries in the planted file, which each of the {training.epochs} epochs reads "
+                    f"again: set training.epochs=1 and plan.repeat={training.epochs}"
+                )
+            if training.packing:
+                faults.append("a schedule needs rows that stay in their place: set training.packing=false")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    @model_validator(mode="after")
+    def _variants_fit(self) -> Recipe:
+        faults = []
+        for name, changes in self.variants.items():
+            if not ARM_NAME.fullmatch(name):
+                faults.append(f"variants: {name!r} names folders: letters, digits, '_' and '-' only")
+            if strange := [key for key in changes if key.split(".")[0] not in VARIED]:
+                faults.append(
+                    f"variants.{name}: {strange} must begin with {' or '.join(each + '.' for each in VARIED)}"
+                )
+                continue
+            try:
+                self.variant(name)
+            except RecipeError as error:
+                faults.append(f"variants.{name}: {error}")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def variant(self, name: str) -> Recipe:
+        """The recipe of one variant, which has no variants itself.
+
+        Raises:
+            RecipeError: the variant's values do not fit.
+        """
+        data = self.model_dump(mode="json", exclude={"variants"})
+        return validate(Recipe, set_keys(data, self.variants[name]))
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
@@ -152,7 +211,17 @@ def load_recipe(
     Raises:
         RecipeError: the file or its content is at fault; all faults are named.
     """
-    source = _source(name)
+    return build_recipe(source_of(name), overrides, data=data, held_out=held_out)
+
+
+def build_recipe(
+    source: dict[str, Any], overrides: Iterable[str] = (), *, data: Path | None = None, held_out: Path | None = None
+) -> Recipe:
+    """A recipe from what its file holds; see :func:`load_recipe` for the arguments.
+
+    Raises:
+        RecipeError: the content is at fault; all faults are named.
+    """
     if data is not None:
         _take_file(source, "corpus", data)
         beside = (data.with_name(f"test{suffix}") for suffix in (".csv", ".jsonl", ".jsonl.gz"))
@@ -175,7 +244,12 @@ def _take_file(outer: dict[str, Any], key: str, path: Path) -> None:
     outer[key] = {**kept, "path": str(path)}
 
 
-def _source(name: str) -> dict[str, Any]:
+def source_of(name: str) -> dict[str, Any]:
+    """What a recipe's file holds, or that of one inside the package.
+
+    Raises:
+        RecipeError: there is none, or it is no YAML mapping.
+    """
     path = Path(name)
     if not path.exists() and name in BUILT_IN:
         path = Path(str(importlib.resources.files("davylamp") / "studies" / name / "recipe.yaml"))

@@ -68,7 +68,7 @@ def run_recipe(
     with locked(out):
         _claim(recipe, out)
         weights = resolve(recipe.model).weight_files
-        tasks = list(_tasks(recipe, out, threads))
+        tasks = list(tasks_of(recipe, out, threads))
         at_once = min(len(tasks), jobs if jobs is not None else _jobs(sum(path.stat().st_size for path in weights)))
         seconds: dict[str, float] = {}
         with reporter.task(recipe.name, len(tasks)) as advance:
@@ -146,26 +146,40 @@ class Task:
         plan: what is planted; nothing for the base model.
         kind: ``audit`` plants, trains and audits; ``clean`` trains without canaries; ``base`` does not train.
         threads: threads of torch.
+        variant: the recipe's variant, if it has any.
     """
 
     recipe: Recipe
     folder: Path
     plan: Plan
     kind: Literal["audit", "clean", "base"]
-    threads: int | None
+    threads: int | None = None
+    variant: str | None = None
 
 
-def _tasks(recipe: Recipe, out: Path, threads: int | None) -> Iterator[Task]:
+def tasks_of(recipe: Recipe, out: Path, threads: int | None = None) -> Iterator[Task]:
+    """Every run of a recipe, in order: variants, seeds, arms, and the runs that they are compared with."""
     runs = out / "runs"
-    for seed in recipe.seeds:
-        plan = recipe.plan.model_copy(update={"seed": seed})
-        if recipe.arms == "together":
-            yield Task(recipe, runs / f"all-s{seed}", plan, "audit", threads)
-        else:
-            for arm in plan.arms:
-                yield Task(recipe, runs / f"{arm}-s{seed}", plan.only(arm), "audit", threads)
-        if recipe.clean:
-            yield Task(recipe, runs / f"clean-s{seed}", plan, "clean", threads)
+    cleaned: dict[tuple[str, int], str] = {}
+    for variant in recipe.variants or (None,):
+        own = recipe if variant is None else recipe.variant(variant)
+        prefix = "" if variant is None else f"{variant}-"
+        for seed in recipe.seeds:
+            rows = None if own.training.packing else own.training.rows_per_update
+            plan = own.plan.model_copy(update={"seed": seed, "rows_per_update": rows})
+            if recipe.arms == "together":
+                yield Task(own, runs / f"{prefix}all-s{seed}", plan, "audit", threads, variant)
+            else:
+                for arm in plan.arms:
+                    yield Task(own, runs / f"{prefix}{arm}-s{seed}", plan.only(arm), "audit", threads, variant)
+            if recipe.clean:
+                # Variants that differ in their canaries alone share the run without any.
+                key = digest({"training": _dump(own.training), "background": [plan.rows, plan.repeat, plan.shuffle]})
+                if (key, seed) not in cleaned:
+                    cleaned[key, seed] = prefix
+                    first = not any(other != prefix for (_, at), other in cleaned.items() if at == seed)
+                    name = f"clean-s{seed}" if first else f"{prefix}clean-s{seed}"
+                    yield Task(own, runs / name, plan, "clean", threads, variant)
     if recipe.utility is not None:
         yield Task(recipe, runs / "base", recipe.plan, "base", threads)
 
@@ -205,9 +219,13 @@ class _Work:
         with self._step("audit", key, folder.readings, folder.verdict, folder.audit) as todo:
             if todo:
                 # The model that training began from is the base that kappa is read from.
-                base = recipe.model if "kappa" in recipe.audit.measures else None
+                base = recipe.model if recipe.audit.before or "kappa" in recipe.audit.measures else None
                 request = auditing.AuditRequest(
-                    reference=base, spec=recipe.audit, utility=recipe.utility, threads=task.threads
+                    reference=base,
+                    spec=recipe.audit,
+                    utility=recipe.utility,
+                    threads=task.threads,
+                    variant=task.variant,
                 )
                 auditing.audit_step(folder, request, self._reporter)
 

@@ -68,3 +68,8 @@ class TrainingSpec(_Strict):
     style: Literal["auto", "chat", "plain"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     gradient_checkpointing: bool = False
+
+    @property
+    def rows_per_update(self) -> int:
+        """Rows of one optimiser update, where rows are not packed."""
+        return self.batch_size * self.gradient_accumulation

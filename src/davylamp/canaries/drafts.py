@@ -1,0 +1,89 @@
+"""Canaries before they have a secret: which there are, and in which rows they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from davylamp.canaries.manifest import Role
+from davylamp.canaries.placing import Request, place
+from davylamp.canaries.plan import Plan
+from davylamp.canaries.schedule import Schedule
+from davylamp.errors import PlantingError
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A canary before it has a carrier and a secret.
+
+    Attributes:
+        id: its id in the manifest.
+        role: what it is for.
+        arm: its arm; ``control`` for the positive control.
+        dose: occurrences in the planted file.
+    """
+
+    id: str
+    role: Role
+    arm: str
+    dose: int
+
+
+def drafts(plan: Plan) -> list[Draft]:
+    """The canaries of a plan: focus canaries and twins of each arm, the positive control, auxiliary ones last."""
+    kinds: list[tuple[Role, str, int]] = []
+    for arm in plan.arms:
+        kinds += [("focus", arm, dose) for dose in plan.doses for _ in range(plan.per_dose)]
+        kinds += [("twin", arm, 0)] * plan.twins
+    kinds.append(("positive", "control", plan.positive_dose))
+    if plan.auxiliary is not None:
+        for arm in plan.arms:
+            kinds += [("auxiliary", arm, dose) for dose in plan.auxiliary.doses for _ in range(plan.auxiliary.per_dose)]
+    return [Draft(f"c{number:04d}", *kind) for number, kind in enumerate(kinds)]
+
+
+def places(plan: Plan, rows: int) -> list[tuple[int, ...]]:
+    """The rows of each draft of :func:`drafts`, ascending, in a file of so many rows.
+
+    Raises:
+        PlantingError: the plan cannot be satisfied; the arithmetic is shown.
+    """
+    if plan.planted_rows > rows:
+        raise PlantingError(_short_of_rows(plan, rows))
+    made = drafts(plan)
+    requests = []
+    for arm in plan.arms:
+        requests.append(_request(f"focus canaries of arm {arm!r}", made, "focus", arm, plan.schedule_of(arm)))
+        requests.append(_request(f"twins of arm {arm!r}", made, "twin", arm, Schedule()))
+    requests.append(_request("the positive control", made, "positive", "control", Schedule()))
+    if plan.auxiliary is not None:
+        for arm in plan.arms:
+            window = plan.schedule_of(arm).fractions()
+            who = f"auxiliary canaries of arm {arm!r}"
+            requests.append(_request(who, made, "auxiliary", arm, plan.auxiliary.schedule, window))
+    return place(requests, rows, plan.seed, plan.rows_per_update)
+
+
+def _request(
+    who: str,
+    made: Sequence[Draft],
+    role: Role,
+    arm: str,
+    schedule: Schedule,
+    focus: tuple[float, float] = (0.0, 1.0),
+) -> Request:
+    doses = tuple(draft.dose for draft in made if (draft.role, draft.arm) == (role, arm))
+    return Request(who, doses, schedule, focus, auxiliary=role == "auxiliary")
+
+
+def _short_of_rows(plan: Plan, rows: int) -> str:
+    parts = [f"{len(plan.arms)} arms x {plan.per_dose} canaries x doses {list(plan.doses)}"]
+    if plan.auxiliary is not None:
+        parts.append(
+            f"{len(plan.arms)} arms x {plan.auxiliary.per_dose} auxiliary canaries x doses {list(plan.auxiliary.doses)}"
+        )
+    parts.append(f"{plan.positive_dose} of the positive control")
+    return (
+        f"the canaries need {plan.planted_rows} rows ({' + '.join(parts)}), but only {rows} rows can be replaced: "
+        "lower the doses or per_dose, or take a larger corpus"
+    )

@@ -1,0 +1,136 @@
+"""``davylamp studies``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.table import Table
+
+from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table
+
+if TYPE_CHECKING:
+    from davylamp.report.study import StudyResult
+    from davylamp.studies.protocol.spec import Study
+    from davylamp.studies.recipe import Recipe
+
+studies = typer.Typer(
+    help="Studies of the planting protocol: which choices of an audit change its reading, and by how much.",
+    no_args_is_help=True,
+)
+
+
+@studies.command("list")
+def list_studies(as_json: JsonFlag = False) -> None:
+    """List the studies: what each asks, which figures of the paper it follows, and on which tasks it runs."""
+    from davylamp.studies.protocol.spec import CATALOGUE, TASKS, load_study
+
+    found = [load_study(name) for name in CATALOGUE]
+    if as_json:
+        emit_json({"tasks": list(TASKS), "studies": [each.model_dump(mode="json") for each in found]})
+        return
+    table = Table(title="davylamp studies run NAME", title_justify="left")
+    for heading in ("name", "follows", "asks"):
+        table.add_column(heading)
+    for each in found:
+        table.add_row(each.name, each.figures, each.question)
+    emit_table(table, [f"{each.name} ({each.figures}): {each.question}" for each in found])
+    emit([f"Tasks (--task): {', '.join(TASKS)}. Sizes (--size): cpu, paper. Show what a run would do: --dry-run."])
+
+
+@studies.command("run")
+def run_study(  # noqa: PLR0913 - one parameter an option
+    name: Annotated[str, typer.Argument(help="A study's name, or a YAML file that holds one.", show_default=False)],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Changes to its recipe as key=value, such as seeds=[0] plan.per_dose=8.")
+    ] = None,
+    *,
+    task: Annotated[
+        Literal["email", "banking77", "tatqa"] | None, typer.Option("--task", help="What is fine-tuned for.")
+    ] = None,
+    size: Annotated[Literal["cpu", "paper"], typer.Option("--size", help="Two cores, or the paper's size.")] = "cpu",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write to (default: runs/NAME-TASK-SIZE).")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A file that takes the place of the task's corpus.")
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.* beside --data).")
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="Runs at a time (default: one a core for a small model, else one)."),
+    ] = None,
+    threads: ThreadsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be run, and load no model and no data.")
+    ] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Carry out a study: every variant, arm and seed, then the comparisons, the shapes and the report.
+
+    A killed study resumes at its last finished step; a second run redoes nothing.
+    """
+    from davylamp.runs.progress import Reporter
+    from davylamp.studies.protocol import run as protocol
+    from davylamp.studies.protocol.spec import load_study, study_recipe
+
+    study = load_study(name)
+    chosen = task or study.task
+    recipe = study_recipe(study, chosen, size, overrides or [], data=data, held_out=held_out)
+    folder = out if out is not None else Path("runs") / f"{study.name}-{chosen}-{size}"
+    if dry_run:
+        _show_plan(study, recipe, folder, as_json)
+        return
+    outcome = protocol.run_study(
+        study, recipe, folder, task=chosen, size=size, reporter=Reporter(quiet or as_json), jobs=jobs, threads=threads
+    )
+    if as_json:
+        emit_json({"report": str(outcome.html), "study": outcome.result.model_dump(mode="json")})
+        return
+    _show_result(outcome.result)
+    emit(["", f"report: {outcome.html}"])
+
+
+def _show_plan(study: Study, recipe: Recipe, folder: Path, as_json: bool) -> None:
+    from davylamp.studies.runner import tasks_of
+
+    tasks: list[dict[str, Any]] = [
+        {
+            "run": each.folder.name,
+            "kind": each.kind,
+            "planted_rows": each.plan.planted_rows if each.kind == "audit" else 0,
+            "schedule": each.recipe.training.schedule,
+        }
+        for each in tasks_of(recipe, folder)
+    ]
+    if as_json:
+        emit_json({"study": study.name, "recipe": recipe.model_dump(mode="json"), "runs": tasks})
+        return
+    emit(
+        [
+            f"{study.title} ({study.figures}): {study.question}",
+            f"model {recipe.model}; {len(tasks)} runs below {folder}:",
+            *(
+                f"  {each['run']}: {each['kind']}, {each['planted_rows']:,} rows of canaries, "
+                f"{each['schedule']} learning rate"
+                for each in tasks
+            ),
+            "Draw one variant's schedule: davylamp plan show RECIPE.",
+        ]
+    )
+
+
+def _show_result(found: StudyResult) -> None:
+    emit([f"{found.title} ({found.figures}), {found.task}, size {found.size}"])
+    emit(["", "compared, canary by canary:"] if found.compared else [])
+    emit([f"  {each.name}: {each.statement}" for each in found.compared])
+    emit(["", "shapes:"])
+    for shape in found.shapes:
+        emit([f"  {shape.word.upper()}: {shape.statement}"])
+        if shape.paper:
+            emit([f"    paper: {shape.paper}"])
+        emit([f"    {'+' if check.held else '-'} {check.statement}" for check in shape.checks])

@@ -1,0 +1,100 @@
+"""A study carried out: its recipe's runs, what they show, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from davylamp.report.build import write_report
+from davylamp.report.data import ReportData, collect
+from davylamp.report.study import StudyResult
+from davylamp.runs import files
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.studies.protocol.analysis import compare, find, readings_of, utilities_below
+from davylamp.studies.protocol.spec import Size, Study, TaskName
+from davylamp.studies.recipe import Recipe
+from davylamp.studies.runner import Task, run_recipe, tasks_of
+
+
+@dataclass(frozen=True, slots=True)
+class StudyOutcome:
+    """What a study left behind.
+
+    Attributes:
+        result: what it found; ``study.json`` holds it.
+        report: the report's data.
+        html: where the report is.
+    """
+
+    result: StudyResult
+    report: ReportData
+    html: Path
+
+
+def run_study(
+    study: Study,
+    recipe: Recipe,
+    out: Path,
+    *,
+    task: TaskName,
+    size: Size,
+    reporter: Reporter = QUIET,
+    jobs: int | None = None,
+    threads: int | None = None,
+) -> StudyOutcome:
+    """Carry out a study in a folder, or what is missing of it.
+
+    Args:
+        study: what is compared and expected.
+        recipe: what is run; see :func:`~davylamp.studies.protocol.spec.study_recipe`.
+        out: the folder; made if missing.
+        task: the task, for the result.
+        size: the size, for the result.
+        reporter: shows progress.
+        jobs: runs at a time.
+        threads: threads of torch in each.
+
+    Raises:
+        DavylampError: a run failed, or the readings do not hold what the study compares.
+    """
+    outcome = run_recipe(recipe, out, reporter, jobs=jobs, threads=threads)
+    tasks = list(tasks_of(recipe, out))
+    result = analyse(study, recipe, tasks, out, task=task, size=size, seconds=_spent(out, outcome.seconds))
+    files.write_json(out / "study.json", result.model_dump(mode="json"))
+    data = collect(out)
+    return StudyOutcome(result, data, write_report(data, out))
+
+
+def analyse(
+    study: Study, recipe: Recipe, tasks: Sequence[Task], out: Path, *, task: TaskName, size: Size, seconds: float
+) -> StudyResult:
+    """What the finished runs of a study show.
+
+    Raises:
+        RecipeError: the study compares what its recipe does not read.
+        RunFolderError: a run lacks its readings.
+    """
+    frame = readings_of(tasks)
+    compared = tuple(compare(frame, each, study.confidence) for each in study.comparisons)
+    return StudyResult(
+        name=study.name,
+        title=study.title,
+        figures=study.figures,
+        question=study.question,
+        task=task,
+        size=size,
+        confidence=study.confidence,
+        compared=compared,
+        shapes=find(study, frame, compared, utilities_below(out), tuple(recipe.plan.arms)),
+        seconds=seconds,
+    )
+
+
+def _spent(out: Path, seconds: dict[str, float]) -> float:
+    """Wall time of all steps, those of earlier calls on the same folder included."""
+    path = out / "seconds.json"
+    known = files.read_json(path) if path.is_file() else {}
+    known |= seconds
+    files.write_json(path, known)
+    return float(sum(known.values()))
