@@ -98,7 +98,7 @@ def test_the_recipe_finds_its_rows_in_the_published_files() -> None:
     recipe: Recipe = load_recipe("tatqa", data=DATA / "dev.jsonl.gz")
     assert recipe.utility is not None
     assert recipe.utility.corpus.path == DATA / "test.jsonl.gz"
-    planted = plant(recipe.corpus.load(), recipe.plan)
+    planted = plant(recipe.corpus.load(), recipe.plan.only("redacted"))
     assert planted.manifest.rows == 256
     assert "1,321 of 1,668 rows left out" in planted.manifest.corpus.source
     assert len(recipe.utility.corpus.load()) >= recipe.utility.rows
