@@ -110,6 +110,28 @@ def test_it_is_the_loop_that_one_would_write(changes):
         torch.testing.assert_close(parameter, expected[name], atol=1e-5, rtol=0, msg=name)
 
 
+@pytest.mark.parametrize(
+    ("changes", "share", "peak"),
+    [
+        ({}, 12.0, 1.0),
+        # The cosine's mean over n steps that begin at 1 and never reach 0 is (n + 1) / 2n.
+        ({"schedule": "cosine"}, 6.5, 1.0),
+        # Four steps of warm-up at 0, 1/4, 1/2 and 3/4 of the rate, then eight at the whole of it.
+        ({"warmup_steps": 4}, 9.5, 1.0),
+        # The warm-up's 1.5, then a cosine over the eight steps that are left: (8 + 1) / 2.
+        ({"schedule": "cosine", "warmup_steps": 4}, 6.0, 1.0),
+        # Training ends within the warm-up: 0 + 1/24 + ... + 11/24.
+        ({"warmup_steps": 24}, 2.75, 11 / 24),
+    ],
+    ids=str,
+)
+def test_the_rates_in_sum_are_what_the_schedule_gives(changes, share, peak):
+    _, report = fit(tiny_model(), examples_of(), spec_of(epochs=3, **changes), 0, 0)
+    assert report.steps == 12
+    assert report.peak_learning_rate == pytest.approx(1e-3 * peak, abs=1e-9)
+    assert report.cumulative_learning_rate == pytest.approx(1e-3 * share, abs=1e-8)
+
+
 @pytest.mark.parametrize("architecture", ["llama", "gpt_neox"])
 def test_accumulated_batches_are_the_larger_batch(architecture):
     examples = examples_of(length=14)

@@ -51,6 +51,9 @@ class Compared(_Strict):
         seeds: the same by seed.
         first_median: median of what is compared.
         second_median: median of what it is compared with.
+        sides: what differs between both, in words: what it is compared with, and what is compared.
+        pairs: for each canary its seed, the value of what it is compared with and that of what is compared; sorted,
+            so that no place in it tells which canary it is.
     """
 
     name: str
@@ -69,6 +72,8 @@ class Compared(_Strict):
     seeds: tuple[SeedPart, ...]
     first_median: float
     second_median: float
+    sides: tuple[str, str] | None = None
+    pairs: tuple[tuple[int, float, float], ...] = ()
 
 
 class Checked(_Strict):

@@ -31,6 +31,8 @@ class FitReport:
         steps: optimiser steps.
         losses: mean loss in nats a token of each step, shape (steps,).
         learning_rates: learning rate of each step, shape (steps,).
+        peak_learning_rate: the largest of them.
+        cumulative_learning_rate: their sum, warm-up and decay counted.
         seconds: wall time.
         precision: what the forward passes computed in.
         trainable: parameters that were trained.
@@ -40,6 +42,8 @@ class FitReport:
     steps: int
     losses: tuple[float, ...]
     learning_rates: tuple[float, ...]
+    peak_learning_rate: float
+    cumulative_learning_rate: float
     seconds: float
     precision: str
     trainable: int
@@ -102,6 +106,8 @@ def fit(
         steps=int(trainer.state.global_step),
         losses=tuple(watch.losses),
         learning_rates=tuple(watch.rates),
+        peak_learning_rate=max(watch.rates, default=0.0),
+        cumulative_learning_rate=math.fsum(watch.rates),
         seconds=time.perf_counter() - begun,
         precision=precision,
         trainable=sum(parameter.numel() for parameter in counts if parameter.requires_grad),

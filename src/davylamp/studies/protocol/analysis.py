@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -120,7 +121,34 @@ def compare(frame: pl.DataFrame, comparison: Comparison, confidence: float) -> C
         seeds=tuple(_seeds(found)),
         first_median=_middle(of),
         second_median=_middle(over),
+        sides=_sides(comparison),
+        pairs=_pairs(over, of),
     )
+
+
+def _sides(comparison: Comparison) -> tuple[str, str]:
+    """What tells the sides of a comparison apart, in words: ``constant-first`` and ``constant-last``."""
+    over, of = comparison.over.model_dump(), comparison.of.model_dump()
+    keys = [key for key in over if over[key] != of[key]]
+    return _side(over, keys), _side(of, keys)
+
+
+def _side(side: dict[str, Any], keys: Sequence[str]) -> str:
+    forms = {"dose": "dose {}", "probe": "probe {}", "target": "{} code"}
+    words = {
+        "top": "rank 1",
+        "greedy_recovery": "said exactly",
+        "model": "fine-tuned",
+        "reference": "before fine-tuning",
+    }
+    parts = [forms.get(key, "{}").format(words.get(side[key], side[key])) for key in keys if side[key] is not None]
+    return ", ".join(parts) or "all"
+
+
+def _pairs(over: pl.DataFrame, of: pl.DataFrame) -> tuple[tuple[int, float, float], ...]:
+    """Seed and both values of every pair; that the keys of both sides are the same was checked before."""
+    joined = over.join(of, on=["seed", "key"], suffix="_of").select("seed", "value", "value_of")
+    return tuple(sorted((int(seed), float(first), float(second)) for seed, first, second in joined.rows()))
 
 
 def _seeds(found: Paired) -> Iterator[SeedPart]:
