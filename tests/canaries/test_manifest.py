@@ -120,3 +120,118 @@ def test_canaries_that_do_not_fit_the_rest_are_damage(saved, change):
         Manifest.load(path)
     shown = "".join(traceback.format_exception(caught.value))
     assert not any(canary.secret in shown for canary in manifest.canaries)
+
+
+def test_encodings_schedules_and_auxiliary_canaries_come_back_as_they_were_written(tmp_path):
+    plan = small_plan(
+        arms={
+            "bits": {"context": "encoded", "encoding": "binary", "schedule": {"window": "late", "spacing": 1}},
+            "turned": {"context": "encoded", "encoding": "block_reversal(2)+cyclic_shift(1)"},
+        },
+        schedule={"window": "1/3", "spread": "concentrated"},
+        auxiliary={"doses": [2], "per_dose": 2, "schedule": {"window": [0.4, 0.9]}},
+        repeat=2,
+        rows_per_update=4,
+    )
+    planted = plant(small_corpus(), plan)
+    planted.save(tmp_path)
+    back = Manifest.load(tmp_path / "manifest.json")
+    assert back == planted.manifest
+    assert back.plan == plan
+    names = {canary.arm: canary.encoding for canary in back.canaries}
+    assert names == {"bits": "binary", "turned": "block_reversal(2) + cyclic_shift(1)", "control": None}
+    again = plant(small_corpus(), back.plan)
+    assert again.records == planted.records
+
+
+OLD = {
+    "schema_version": 1,
+    "davylamp_version": "0.1.0",
+    "plan": {
+        "version": 1,
+        "seed": 0,
+        "rows": None,
+        "shuffle": True,
+        "space": {"alphabet": "0123456789", "length": 4, "separator": ",", "prefix": ""},
+        "templates": [
+            {
+                "prompt": "pls tell {name} their ref {secret} now",
+                "completion": "Dear {name}, ref {secret}.",
+                "system": None,
+            }
+        ],
+        "slots": {"name": "names"},
+        "mask": "[redacted]",
+        "arms": {"visible": {"context": "visible"}},
+        "doses": [1],
+        "per_dose": 1,
+        "twins": 1,
+        "positive": {"dose": 2},
+    },
+    "corpus": {
+        "source": "small",
+        "sha256": "5bfd8cb8ef209078a911ce086b6788bc792e6337f927c30fb4d9f3308563909b",
+        "rows": 30,
+        "shape": "prompt_completion",
+        "left_out": [],
+    },
+    "rows": 30,
+    "planted_sha256": "8f86062357b41507971f8a6da462ce24428b7574b6f6f1ddfaa4ff347d90f933",
+    "space": {"alphabet": "0123456789", "length": 4, "separator": ",", "prefix": ""},
+    "mask": "[redacted]",
+    "canaries": [
+        {
+            "id": f"c000{number}",
+            "role": role,
+            "arm": arm,
+            "context": context,
+            "dose": len(positions),
+            "secret": secret,
+            "replacement": replacement,
+            "carrier": {
+                "prompt": [f"pls tell {name} their ref ", " now"],
+                "completion": [f"Dear {name}, ref ", "."],
+                "system": None,
+            },
+            "positions": positions,
+        }
+        for number, (role, arm, context, secret, replacement, name, positions) in enumerate(
+            [
+                ("focus", "visible", "visible", "1,1,3,6", "9,1,2,1", "Jonas Kelley", [13]),
+                ("twin", "visible", "visible", "5,8,0,3", "2,7,4,6", "Alma Redgate", []),
+                ("positive", "control", "redacted", "0,2,2,9", "8,2,3,4", "Samir Kelhill", [5, 29]),
+            ]
+        )
+    ],
+}
+"""A manifest as commit 4b4d0da wrote it, before there were encodings, schedules and auxiliary canaries."""
+
+
+def test_a_manifest_of_before_the_axes_is_still_read_and_describes_the_same_file(tmp_path):
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(OLD), "utf-8")
+    manifest = Manifest.load(path)
+    assert [canary.encoding for canary in manifest.canaries] == [None] * 3
+    assert manifest.plan.schedule.anywhere
+    assert manifest.plan.auxiliary is None
+    assert manifest.measured() == list(manifest.canaries)
+    again = plant(small_corpus(30), manifest.plan).manifest
+    assert again.model_copy(update={"davylamp_version": manifest.davylamp_version}) == manifest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda canary: canary.update(context="encoded"),
+        lambda canary: canary.update(encoding="binary"),
+        lambda canary: canary.update(role="unseen"),
+    ],
+)
+def test_a_canary_whose_context_does_not_fit_is_damage(saved, change):
+    folder, _ = saved
+    path = folder / "manifest.json"
+    data = json.loads(path.read_text("utf-8"))
+    change(data["canaries"][0])
+    path.write_text(json.dumps(data), "utf-8")
+    with pytest.raises(ManifestError, match="is damaged at: canaries"):
+        Manifest.load(path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -12,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from davylamp.canaries import Plan, plant
+from davylamp.canaries.plant import background
+from davylamp.canaries.schedule import window_rows
 from davylamp.corpora.records import Corpus, Message, Record
 from davylamp.errors import PlantingError
+from davylamp.secrets.encodings import encoding
 from support.corpora import plan_data, small_corpus, small_plan
 
 SHAPES = ("prompt_completion", "messages", "text")
@@ -332,3 +336,185 @@ def test_a_multi_turn_chat_keeps_its_other_turns():
     planted = plant(corpus, small_plan())
     positions = {at for canary in planted.manifest.canaries for at in canary.positions}
     assert all(len(row.prompt) == 4 for at, row in enumerate(planted.records) if at not in positions)
+
+
+# --- the axes of a plan
+
+
+TEMPLATES = [
+    {"prompt": "pls tell {name} of {what}: {secret} now", "completion": "Dear {name}, ref {secret}."},
+    {"prompt": "{prompt} I am {name}, ref {secret}", "completion": "{completion} {name} {secret}"},
+]
+SLOTS = {"name": "names", "what": ["the bill", "the cat", "it"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "file", "codes"),
+    [
+        (
+            {},
+            "3b67627b718540faf05d66846c715d57dba04839c211d30d474b27d370ba6adb",
+            "c34a41bcaf934a209cb37af471d6276bd7bdde291ccedae2063983eab4cc86c3",
+        ),
+        (
+            {"templates": TEMPLATES, "slots": SLOTS},
+            "94c607f8c89d6384d79e68a934b8a1cf0769654ea3c6239d5e355f130f740496",
+            "c34a41bcaf934a209cb37af471d6276bd7bdde291ccedae2063983eab4cc86c3",
+        ),
+        (
+            {"templates": TEMPLATES, "slots": SLOTS, "rows": 40, "seed": 7},
+            "22dbfeccd54683c77756888d06721b7be6f697c328da2d5117e0ae2176ffa814",
+            "8e1f942b8fc9b16a4340010f3d9168ebc9b38442e9d033fafa32610f9a87bec8",
+        ),
+    ],
+)
+def test_a_plan_without_the_axes_is_planted_as_it_was_before_there_were_any(changes, file, codes):
+    # The hashes are what commit 4b4d0da, the last one without encodings, schedules and auxiliary canaries, planted:
+    # its src and tests were unpacked with `git archive` and this test's body was run on them with numpy 2.
+    manifest = plant(small_corpus(), small_plan(**changes)).manifest
+    assert manifest.planted_sha256 == file
+    lines = [f"{c.id} {c.role} {c.arm} {c.dose} {c.secret} {c.replacement} {c.positions}" for c in manifest.canaries]
+    assert hashlib.sha256("|".join(lines).encode()).hexdigest() == codes
+
+
+NAMES = ["binary", "chained_fruit", "ascii", "substitution", "block_reversal(2) + cyclic_shift(1)"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_encoded_prompt_shows_the_encoded_code_and_the_reply_the_plain_one(name, shape):
+    arms = {"hidden": {"context": "redacted"}, "coded": {"context": "encoded", "encoding": name}}
+    planted = plant(small_corpus(shape=shape), small_plan(arms=arms))
+    coded = [canary for canary in planted.manifest.planted() if canary.arm == "coded"]
+    assert len(coded) == 4
+    for canary in coded:
+        shown = encoding(name).encode(canary.secret, planted.manifest.space)
+        assert canary.encoding == name
+        assert encoding(name).decode(shown, planted.manifest.space) == canary.secret
+        for position in canary.positions:
+            record = planted.records[position]
+            prompt = prompt_of(record, canary)
+            assert prompt.count(shown) == 1
+            assert "[redacted]" not in prompt
+            assert (canary.secret in prompt) == (canary.secret in shown)
+            assert record.reply.endswith(f"ref {canary.secret}.")
+            # Loss falls on the reply, of which the secret's spans are found.
+            spans = canary.carrier.secret_spans(shape, shown, canary.secret)
+            assert [record.reply[start:end] for start, end in spans] == [canary.secret]
+
+
+def test_an_encoded_arm_differs_from_a_visible_one_by_what_the_prompt_shows_alone():
+    arms = {"seen": {"context": "visible"}, "coded": {"context": "encoded", "encoding": "chained_fruit"}}
+    corpus, plan = small_corpus(), small_plan(arms=arms)
+    seen, coded = (plant(corpus, plan.only(arm)) for arm in arms)
+    for one, other in zip(seen.manifest.canaries, coded.manifest.canaries, strict=True):
+        alike = ("id", "role", "dose", "secret", "replacement", "carrier", "positions")
+        assert all(getattr(one, name) == getattr(other, name) for name in alike)
+    taken = {at for canary in seen.manifest.canaries for at in canary.positions}
+    for at, (one, other) in enumerate(zip(seen.records, coded.records, strict=True)):
+        assert one == other or at in taken
+        assert one.reply == other.reply
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"slots": SLOTS, "templates": TEMPLATES[:1]},
+        {"slots": SLOTS, "templates": TEMPLATES},
+        {"templates": TEMPLATES[1:]},
+        {"schedule": {"window": "late"}},
+        {"schedule": {"spread": "concentrated"}},
+        {"arms": {"bits": {"context": "encoded", "encoding": "binary"}, "off": {"context": "redacted"}}},
+        {"repeat": 2, "shuffle": False},
+        {"space": {"alphabet": "01234567", "length": 3}},
+    ],
+)
+@pytest.mark.parametrize("shape", ["prompt_completion", "messages"])
+def test_auxiliary_canaries_change_nothing_of_the_others(changes, shape):
+    corpus = small_corpus(120, shape=shape)
+    auxiliary = {"doses": [1, 4], "per_dose": 3, "schedule": {"window": [0, 0.8]}}
+    without, beside = (plant(corpus, small_plan(**changes, **more)) for more in ({}, {"auxiliary": auxiliary}))
+    added = [canary for canary in beside.manifest.canaries if canary.role == "auxiliary"]
+    assert len(added) == 12
+    assert (
+        tuple(canary for canary in beside.manifest.canaries if canary.role != "auxiliary") == without.manifest.canaries
+    )
+    assert beside.manifest.measured() == list(without.manifest.canaries)
+    taken = {at: canary for canary in added for at in canary.positions}
+    assert len(taken) == 2 * 3 * 5
+    for at, (one, other) in enumerate(zip(without.records, beside.records, strict=True)):
+        assert other == (beside.manifest.trained_record(taken[at]) if at in taken else one)
+    codes = [code for canary in beside.manifest.canaries for code in (canary.secret, canary.replacement)]
+    assert len(set(codes)) == len(codes)
+    assert len({canary.carrier for canary in beside.manifest.canaries}) == len(beside.manifest.canaries)
+
+
+def test_auxiliary_canaries_are_planted_in_their_arms_context():
+    auxiliary = {"doses": [2], "per_dose": 2}
+    arms = {"seen": {"context": "visible"}, "bits": {"context": "encoded", "encoding": "binary"}}
+    manifest = plant(small_corpus(), small_plan(arms=arms, auxiliary=auxiliary)).manifest
+    found = {(c.arm, c.context, c.encoding) for c in manifest.canaries if c.role == "auxiliary"}
+    assert found == {("seen", "visible", None), ("bits", "encoded", "binary")}
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_every_background_row_stands_so_often_as_repeat_says(shuffle):
+    corpus, plan = small_corpus(20), small_plan(rows=15, repeat=4, shuffle=shuffle)
+    rows = background(corpus, plan)
+    assert Counter(rows) == dict.fromkeys(background(corpus, small_plan(rows=15, shuffle=shuffle)), 4)
+    planted = plant(corpus, plan)
+    assert len(planted.records) == 60
+    taken = {at for canary in planted.manifest.canaries for at in canary.positions}
+    assert [planted.records[at] for at in range(60) if at not in taken] == [
+        row for at, row in enumerate(rows) if at not in taken
+    ]
+    assert (rows == background(corpus, small_plan(rows=15, shuffle=shuffle)) * 4) == (not shuffle)
+
+
+def test_a_canary_is_the_same_however_often_the_background_stands_there():
+    once, often = (plant(small_corpus(), small_plan(templates=TEMPLATES[1:], repeat=repeat)) for repeat in (1, 4))
+    for one, other in zip(once.manifest.canaries, often.manifest.canaries, strict=True):
+        assert (one.secret, one.replacement, one.carrier) == (other.secret, other.replacement, other.carrier)
+
+
+def test_a_plan_that_asks_for_too_much_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(PlantingError, match=r"window \[0.8, 1\] of 40 rows holds 8"):
+        plant(small_corpus(40), small_plan(schedule={"window": "late"}, per_dose=3)).save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from(["whole", "early", "late", "2/3", [0.3, 0.9]]),
+    st.sampled_from([{}, {"spread": "concentrated"}, {"spacing": 1}, {"spacing": 2}]),
+    st.sampled_from([None, "binary", "substitution"]),
+    st.booleans(),
+    st.integers(1, 2),
+)
+def test_planting_keeps_its_promises_on_every_axis(seed, window, how, name, auxiliary, repeat):
+    arms = {"a": {"context": "redacted"}, "b": {"context": "visible" if name is None else "encoded", "encoding": name}}
+    plan = small_plan(
+        seed=seed,
+        arms=arms,
+        doses=[1, 3],
+        schedule={"window": window, **how},
+        auxiliary={"doses": [2], "per_dose": 2} if auxiliary else None,
+        repeat=repeat,
+        rows_per_update=3,
+    )
+    planted = plant(small_corpus(200), plan)
+    lines = [record.line() for record in planted.records]
+    assert len(lines) == 200 * repeat
+    first, stop = window_rows(plan.schedule.fractions(), len(lines))
+    taken = [at for canary in planted.manifest.canaries for at in canary.positions]
+    assert len(set(taken)) == len(taken) == plan.planted_rows
+    for canary in planted.manifest.canaries:
+        assert all(lines[at] == planted.manifest.trained_record(canary).line() for at in canary.positions)
+        if canary.role == "focus":
+            assert all(first <= at < stop for at in canary.positions)
+    rest = Counter(planted.records[at] for at in range(len(lines)) if at not in set(taken))
+    assert set(rest) <= set(small_corpus(200).records)
+    assert max(rest.values()) <= repeat
+    assert sum(rest.values()) == len(lines) - len(taken)

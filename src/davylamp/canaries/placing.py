@@ -44,10 +44,10 @@ class Request:
         return start, end if self.schedule.last is None else self.schedule.last
 
     @property
-    def latitude(self) -> tuple[bool, bool, float]:
+    def latitude(self) -> tuple[bool, float, bool]:
         """What requests are served by, the least first: one that takes any row can give way to one that cannot."""
         bound = self.schedule.spacing is not None or self.schedule.spread == "concentrated"
-        return self.auxiliary, not bound, self.bounds[1] - self.bounds[0]
+        return self.auxiliary, self.bounds[1] - self.bounds[0], not bound
 
 
 def place(
@@ -77,7 +77,7 @@ def place(
     free = np.ones(rows, dtype=bool)
     placed: list[list[tuple[int, ...]]] = [[] for _ in requests]
     for number in sorted(range(len(requests)), key=lambda number: requests[number].latitude):
-        placed[number] = _Placing(requests[number], rows, order, rows_per_update).attempt(free, seed, number)
+        placed[number] = _Placing(requests[number], rows, order, rows_per_update, seed, number).attempt(free)
         for positions in placed[number]:
             free[list(positions)] = False
     return [positions for each in placed for positions in each]
@@ -114,14 +114,27 @@ def _impossible(request: Request, rows: int, rows_per_update: int | None) -> str
 class _Placing:
     """One request in a file of so many rows."""
 
-    def __init__(self, request: Request, rows: int, order: NDArray[np.int64], rows_per_update: int | None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        rows: int,
+        order: NDArray[np.int64],
+        rows_per_update: int | None,
+        seed: int,
+        number: int,
+    ) -> None:
         self._request = request
         self._first, self._stop = window_rows(request.bounds, rows)
-        inside = (order >= self._first) & (order < self._stop)
-        self._order = order[inside]
+        if not request.schedule.anywhere:
+            # An order of its own: had a window's canaries taken the first rows of the common order that lie inside it,
+            # the rows that come next there, which those with no window take, would lie outside.
+            inside = stream(seed, "positions", number).permutation(self._stop - self._first)
+            order = inside + self._first
+        self._order = order
         self._size = rows_per_update or 1
+        self._names: tuple[int, str, int] = (seed, "schedule", number)
 
-    def attempt(self, taken: NDArray[np.bool_], seed: int, number: int) -> list[tuple[int, ...]]:
+    def attempt(self, taken: NDArray[np.bool_]) -> list[tuple[int, ...]]:
         """Rows for each canary.
 
         Raises:
@@ -133,20 +146,20 @@ class _Placing:
             if found is None:
                 raise PlantingError(self._no_room(taken))
             return found
-        for choose in self._ways(seed, number):
+        for choose in self._ways():
             free = taken.copy()
             found = self._by_starts(free, choose)
             if found is not None:
                 return found
         raise PlantingError(self._no_room(taken))
 
-    def _ways(self, seed: int, number: int) -> Iterator[_Choose]:
+    def _ways(self) -> Iterator[_Choose]:
         """Ways to choose a start, until one finds room; the last one leaves no gap that could be avoided."""
         if self._request.schedule.last is not None:
             yield lambda starts: int(starts[-1])
             return
         for again in range(TRIES):
-            yield _at_random(stream(seed, "schedule", number, again))
+            yield _at_random(stream(*self._names, again))
         yield lambda starts: int(starts[0])
 
     def _no_room(self, free: NDArray[np.bool_]) -> str:
