@@ -13,6 +13,7 @@ from davylamp.cli.audit import audit
 from davylamp.cli.bounds import bounds
 from davylamp.cli.kappa import kappa
 from davylamp.cli.output import plain
+from davylamp.cli.plan import plan
 from davylamp.cli.plant import plant
 from davylamp.cli.report import report
 from davylamp.cli.run import run
@@ -49,6 +50,7 @@ def _root(
     pass
 
 
+app.add_typer(plan, name="plan")
 app.command()(plant)
 app.command()(train)
 app.command()(audit)
