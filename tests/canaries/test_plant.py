@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from davylamp.canaries import Plan, plant
+from davylamp.canaries.plan import Arm, Template
 from davylamp.canaries.plant import background
 from davylamp.canaries.schedule import window_rows
 from davylamp.corpora.records import Corpus, Message, Record
@@ -518,3 +519,19 @@ def test_planting_keeps_its_promises_on_every_axis(seed, window, how, name, auxi
     assert set(rest) <= set(small_corpus(200).records)
     assert max(rest.values()) <= repeat
     assert sum(rest.values()) == len(lines) - len(taken)
+
+
+def test_a_canary_shows_the_image_of_the_row_that_hosts_it() -> None:
+    rows = tuple(Record.of_pair(f"tap {n}", f"button {n}", f"screens/{n}.png") for n in range(60))
+    spec = Plan(
+        templates=(Template(prompt="{prompt} code {secret}", completion="{completion}, {secret}"),),
+        arms={"redacted": Arm(context="redacted")},
+        doses=(1,),
+        per_dose=2,
+        twins=1,
+    )
+    planted = plant(Corpus(rows, "screens", "0" * 64), spec)
+    for canary in planted.manifest.canaries:
+        host = next(row for row in rows if canary.carrier.prompt[0].startswith(f"{row.prompt[0].content} "))
+        assert canary.carrier.image == host.image
+        assert all(planted.records[at].image == host.image for at in canary.positions)

@@ -30,7 +30,10 @@ class Draft:
 
 
 def drafts(plan: Plan) -> list[Draft]:
-    """The canaries of a plan: focus canaries and twins of each arm, the positive control, auxiliary ones last."""
+    """The canaries of a plan: focus canaries and twins of each arm, the positive control, auxiliary ones, others.
+
+    Whatever an axis adds stands behind the rest, so that it changes no other id.
+    """
     kinds: list[tuple[Role, str, int]] = []
     for arm in plan.arms:
         kinds += [("focus", arm, dose) for dose in plan.doses for _ in range(plan.per_dose)]
@@ -39,6 +42,8 @@ def drafts(plan: Plan) -> list[Draft]:
     if plan.auxiliary is not None:
         for arm in plan.arms:
             kinds += [("auxiliary", arm, dose) for dose in plan.auxiliary.doses for _ in range(plan.auxiliary.per_dose)]
+    for arm in plan.arms:
+        kinds += [("nonmember", arm, 0)] * plan.nonmembers
     return [Draft(f"c{number:04d}", *kind) for number, kind in enumerate(kinds)]
 
 
@@ -61,7 +66,8 @@ def places(plan: Plan, rows: int) -> list[tuple[int, ...]]:
             window = plan.schedule_of(arm).fractions()
             who = f"auxiliary canaries of arm {arm!r}"
             requests.append(_request(who, made, "auxiliary", arm, plan.auxiliary.schedule, window))
-    return place(requests, rows, plan.seed, plan.rows_per_update)
+    placed = place(requests, rows, plan.seed, plan.rows_per_update)
+    return placed + [()] * (len(made) - len(placed))
 
 
 def _request(

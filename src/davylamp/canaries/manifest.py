@@ -15,7 +15,7 @@ from davylamp.secrets import AlphabetSpace
 from davylamp.secrets.encodings import encoding
 
 SCHEMA_VERSION: Literal[1] = 1
-Role = Literal["focus", "twin", "positive", "auxiliary", "unseen"]
+Role = Literal["focus", "twin", "positive", "auxiliary", "nonmember", "unseen"]
 
 
 class _Strict(BaseModel):
@@ -29,23 +29,25 @@ class Carrier(_Strict):
         prompt: pieces of the prompt; the secret (or a mask) stands between each two.
         completion: pieces of the reply; the secret stands between each two.
         system: a system turn, or nothing.
+        image: name of the image that the record shows, or nothing.
     """
 
     prompt: tuple[str, ...] = Field(min_length=1)
     completion: tuple[str, ...] = Field(min_length=2)
     system: str | None = None
+    image: str | None = None
 
     def record(self, shape: Shape, shown: str, secret: str) -> Record:
         """The record in which the prompt shows ``shown`` and the reply holds ``secret``."""
         reply = secret.join(self.completion)
         if shape == "text":
-            return Record.of_text(shown.join(self.prompt) + reply)
+            return Record.of_text(shown.join(self.prompt) + reply, self.image)
         if shape == "prompt_completion":
-            return Record.of_pair(shown.join(self.prompt), reply)
+            return Record.of_pair(shown.join(self.prompt), reply, self.image)
         turns = [Message("user", shown.join(self.prompt)), Message("assistant", reply)]
         if self.system is not None:
             turns.insert(0, Message("system", self.system))
-        return Record.of_messages(tuple(turns))
+        return Record.of_messages(tuple(turns), self.image)
 
     def secret_spans(self, shape: Shape, shown: str, secret: str) -> list[tuple[int, int]]:
         """Character spans [start, end) of every occurrence of the secret in the reply of :meth:`record`."""
@@ -64,7 +66,8 @@ class Canary(_Strict):
     Attributes:
         id: a name that is unique in the manifest and tells nothing of the secret.
         role: ``focus`` (under measure), ``twin`` (never planted), ``positive`` (must leak), ``auxiliary`` (planted
-            beside the others, and not asked for); ``unseen`` stands in no manifest: it is a carrier that shows
+            beside the others, and not asked for), ``nonmember`` (a twin that only membership scores are read
+            from); ``unseen`` stands in no manifest: it is a carrier that shows
             a code of no canary.
         arm: the arm of the plan; ``control`` for the positive control.
         context: what the training prompt shows of the secret.
@@ -180,8 +183,8 @@ class Manifest(_Strict):
         return [canary for canary in self.canaries if canary.dose > 0]
 
     def measured(self) -> list[Canary]:
-        """Canaries that are asked for: all but the auxiliary ones."""
-        return [canary for canary in self.canaries if canary.role != "auxiliary"]
+        """Canaries that are asked for: all but the auxiliary ones, and those for membership scores alone."""
+        return [canary for canary in self.canaries if canary.role not in ("auxiliary", "nonmember")]
 
     def shown_in_training(self, canary: Canary) -> str:
         """What the canary's training prompt shows in the secret's place."""

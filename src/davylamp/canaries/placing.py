@@ -174,8 +174,8 @@ class _Placing:
             left += f", the longest stretch of them {max(runs, default=0):,}"
         return (
             f"{self._request.who}: found no room for {len(doses)} canaries of doses {sorted(set(doses))}{how}: "
-            f"they need {sum(doses):,} of the {len(inside):,} rows from row {self._first:,} on, of which other "
-            f"canaries leave {left}; widen the window, lower the doses or per_dose, or take more rows"
+            f"they need {sum(doses):,} of the {len(inside):,} rows {self._first + 1:,} to {self._stop:,}, of which "
+            f"other canaries leave {left}; widen the window, lower the doses or per_dose, or take more rows"
         )
 
     def _uniform(self, free: NDArray[np.bool_]) -> list[tuple[int, ...]] | None:

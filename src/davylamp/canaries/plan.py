@@ -130,6 +130,8 @@ class Plan(_Strict):
         doses: how often a focus canary occurs in the planted file; dose 0 is what ``twins`` are for.
         per_dose: focus canaries for each arm and dose.
         twins: canaries of each arm that are drawn the same way and never planted (the null control).
+        nonmembers: further twins of each arm, for membership scores alone: they take many to tell a low rate of
+            false positives, and no other measure is read from them.
         positive: the positive control, which falls anywhere in the file.
         schedule: where in training the focus canaries fall.
         auxiliary: canaries beside them, or none.
@@ -150,6 +152,7 @@ class Plan(_Strict):
     doses: tuple[Annotated[int, Field(ge=1)], ...] = Field((1, 4, 16), min_length=1)
     per_dose: int = Field(16, ge=1)
     twins: int = Field(16, ge=1)
+    nonmembers: int = Field(0, ge=0)
     positive: Positive = Field(default_factory=Positive)
     schedule: Schedule = Field(default_factory=Schedule)
     auxiliary: Auxiliary | None = None

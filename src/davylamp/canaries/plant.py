@@ -141,12 +141,13 @@ def _wordings(plan: Plan, made: Sequence[Draft]) -> list[tuple[Template, dict[st
 
 
 def _parts(made: Sequence[Draft], *names: str) -> tuple[tuple[tuple[str, ...], int], ...]:
-    """The stream and the number of the canaries without auxiliary ones, and of these.
+    """The stream and the number of the canaries under measure, of auxiliary ones and of further non-members.
 
-    Auxiliary canaries draw from streams of their own, so that their presence changes no other canary.
+    The latter two draw from streams of their own, so that their presence changes no other canary.
     """
-    auxiliary = sum(draft.role == "auxiliary" for draft in made)
-    return ((names, len(made) - auxiliary), ((*names, "auxiliary"), auxiliary))
+    apart = [(role, sum(draft.role == role for draft in made)) for role in ("auxiliary", "nonmember")]
+    rest = len(made) - sum(count for _, count in apart)
+    return ((names, rest), *(((*names, role), count) for role, count in apart))
 
 
 def _furnish(
@@ -188,10 +189,9 @@ def _codes(plan: Plan, made: Sequence[Draft]) -> tuple[list[str], list[str]]:
     """Secrets and replacements, no code twice."""
     secrets: list[str] = []
     replacements: list[str] = []
-    for (names, count), other in zip(_parts(made, "secrets"), ("replacements", "auxiliary replacements"), strict=True):
-        drawn = plan.space.draw(stream(plan.seed, *names), count, exclude=(*secrets, *replacements))
-        secrets += drawn
-        replacements += plan.space.draw(stream(plan.seed, other), count, exclude=(*secrets, *replacements))
+    for (names, count), (others, _) in zip(_parts(made, "secrets"), _parts(made, "replacements"), strict=True):
+        secrets += plan.space.draw(stream(plan.seed, *names), count, exclude=(*secrets, *replacements))
+        replacements += plan.space.draw(stream(plan.seed, *others), count, exclude=(*secrets, *replacements))
     return secrets, replacements
 
 
@@ -222,7 +222,12 @@ def _carrier(template: Template, filled: dict[str, str], host: Record, corpus: C
     else:
         # Where the background opens with a system turn, a canary without one would stand out.
         system = next((turn.content for turn in host.prompt if turn.role == "system"), None)
-    return Carrier(prompt=_fill(template.prompt, filled), completion=_fill(template.completion, filled), system=system)
+    return Carrier(
+        prompt=_fill(template.prompt, filled),
+        completion=_fill(template.completion, filled),
+        system=system,
+        image=host.image,
+    )
 
 
 def _fill(text: str, filled: dict[str, str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,6 +22,9 @@ def plant(
     prompt: Annotated[str | None, typer.Option("--prompt", help="Column that holds the prompt.")] = None,
     completion: Annotated[str | None, typer.Option("--completion", help="Column that holds the completion.")] = None,
     text: Annotated[str | None, typer.Option("--text", help="Column that holds the text.")] = None,
+    data_format: Annotated[
+        Literal["rows", "tatqa"], typer.Option("--format", help="How the file is written.")
+    ] = "rows",
     as_json: JsonFlag = False,
 ) -> None:
     """Plant canaries into a file of training rows.
@@ -40,7 +43,8 @@ def plant(
     if arm is not None and arm not in what.arms:
         raise InputError(Fault("--arm", arm, f"one of {', '.join(what.arms)}"))
     named = any(column is not None for column in (prompt, completion, text))
-    corpus = read_corpus(data, columns=Columns(prompt=prompt, completion=completion, text=text) if named else None)
+    columns = Columns(prompt=prompt, completion=completion, text=text) if named else None
+    corpus = read_corpus(data, columns=columns, format=data_format)
     check_unplanted(data, corpus)
     with locked(out):
         planted = plant_step(RunFolder(out), corpus, what if arm is None else what.only(arm))

@@ -12,7 +12,7 @@ from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_j
 
 def run(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe file, or the name of a built-in one: demo, banking77.", show_default=False)
+        str, typer.Argument(help="A recipe file, or the name of a built-in one: demo, banking77, tatqa.", show_default=False)
     ],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Changes as key=value, such as seeds=[0,1] training.epochs=2.")
@@ -22,7 +22,7 @@ def run(
         Path | None, typer.Option("--data", help="A file that takes the place of the recipe's corpus.")
     ] = None,
     held_out: Annotated[
-        Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.csv beside --data).")
+        Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.* beside --data).")
     ] = None,
     jobs: Annotated[
         int | None,
