@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,10 +14,10 @@ from markupsafe import Markup
 
 from davylamp import __version__
 from davylamp.report import svg
-from davylamp.report.html import TEMPLATES
 from davylamp.report.layout import Group, Layout, budget, heading, said
 from davylamp.report.text import clean, shorten, ticks
 
+TEMPLATES = Path(__file__).parent / "templates"
 PITCHES = ((80, 13.0), (400, 7.0), (1_000_000, 3.0))
 """Canaries of a plot at most, and the height of each in pixels; only the tallest have room for an id."""
 
