@@ -251,9 +251,11 @@ def test_many_arms_and_doses_get_a_plot_each(tmp_path: Path) -> None:
     arms = {f"arm{index}{'-very' * 20}": doses for index in range(4)}
     _, root = page(*[Case(arms=arms, seed=seed, per_dose=3) for seed in range(3)], folder=tmp_path)
     drawn = [node for node in root.all("svg") if node.attributes.get("aria-labelledby", "").startswith("g0-exposure")]
-    assert len(drawn) == 4
-    for svg in drawn:
-        assert len([mark for mark in svg.all("circle", "polygon") if "mark" in mark.classes]) == 27
+    whole, each = drawn[:2], drawn[2:]
+    assert len(each) == 4
+    for svg, marks, whiskers in [*((svg, 108, False) for svg in whole), *((svg, 27, True) for svg in each)]:
+        assert len([mark for mark in svg.all("circle", "polygon") if "mark" in mark.classes]) == marks
+        assert bool([line for line in svg.all("line") if "whisker" in line.classes]) == whiskers
         width = float(svg.attributes["viewbox"].split()[2])
         assert all(0 <= float(text.attributes["x"]) <= width for text in svg.all("text"))
         assert "(equal steps)" in svg.text

@@ -38,7 +38,7 @@ def losses(
     body.append(svg.text((frame.left + frame.right) / 2, frame.bottom + 38, "optimiser step", class_="axis middle"))
     for arm, label, bins in binned:
         points = [(frame.left + step * scale, frame.y(loss)) for step, loss in bins]
-        hue = "plain" if arm is None else f"s{svg.hue(arm)} dash{svg.hue(arm)}"
+        hue = "plain" if arm is None else f"s{svg.hue(arm)} dash{svg.dash(arm)}"
         if len(points) == 1:
             body.append(svg.marker("circle", *points[0], 3, f"mark filled {hue}", label))
         else:

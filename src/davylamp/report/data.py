@@ -1,26 +1,29 @@
-"""What a report says, as data: collected from run folders, and the schema of ``report.json``."""
+"""A report's data, collected from run folders; its schema is in :mod:`davylamp.report.model`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError
 
 from davylamp import __version__
 from davylamp.canaries.manifest import Manifest
 from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
+from davylamp.report.cues import cues
+from davylamp.report.model import CanaryRow, ReportData, Run, Utility
 from davylamp.report.study import StudyResult
 from davylamp.report.words import headlines, overall
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.verdict import Verdict
-from davylamp.verdict.model import Word
+
+__all__ = ["CanaryRow", "ReportData", "Run", "Utility", "collect", "utilities_of"]
 
 _MORE = (
     *(
@@ -40,142 +43,6 @@ _MORE = (
 """Readings that a report shows for each canary where an audit took them, and of which release."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Utility(_Strict):
-    """How often held-out rows are answered right, and how well their right replies are predicted.
-
-    Attributes:
-        who: ``base`` (not fine-tuned), ``clean`` (fine-tuned without canaries) or the name of a run.
-        name: what is measured, in words.
-        model: the model, as the user named it.
-        successes: right answers.
-        trials: rows.
-        low: lower end of the Clopper-Pearson interval.
-        high: upper end of it.
-        source: where the rows came from.
-        sha256: hash of that source.
-        loss: held-out loss: mean nats a token over all reply tokens, if it was measured.
-        loss_low: lower end of its interval, whose sampling unit is the row; nothing for a single row.
-        loss_high: upper end of it.
-        reply_tokens: tokens that the loss is over.
-    """
-
-    who: str
-    name: str
-    model: str
-    successes: int
-    trials: int
-    low: float
-    high: float
-    source: str
-    sha256: str
-    loss: float | None = None
-    loss_low: float | None = None
-    loss_high: float | None = None
-    reply_tokens: int | None = None
-
-    @model_validator(mode="after")
-    def _loss_is_whole(self) -> Utility:
-        if (self.loss is None) != (self.reply_tokens is None) or (self.loss_low is None) != (self.loss_high is None):
-            raise ValueError("half of a held-out loss")
-        return self
-
-
-class CanaryRow(_Strict):
-    """One canary in one run, secrets hidden in the prompt.
-
-    Attributes:
-        id: its id.
-        role: ``focus``, ``twin`` or ``positive``.
-        arm: its arm.
-        dose: occurrences in the planted file.
-        secret: the secret, masked unless the user asked for it.
-        exposure: in bits.
-        rank: mid-rank among all candidates.
-        tied: candidates tied with it.
-        rank_among_planted: mid-rank among the planted secrets alone.
-        greedy: whether it was said exactly after the reply up to it.
-        reference_exposure: exposure in bits under the reference model, if there is one.
-        more: what else was measured, by the name of the reading (see docs/extraction.md and docs/kappa.md); nothing
-            stands for a value that is infinite.
-    """
-
-    id: str
-    role: str
-    arm: str
-    dose: int
-    secret: str
-    exposure: float
-    rank: float
-    tied: int
-    rank_among_planted: float
-    greedy: bool
-    reference_exposure: float | None
-    more: dict[str, float | None] = {}
-
-
-class Run(_Strict):
-    """One planted corpus, one model, one verdict.
-
-    Attributes:
-        name: the run's folder, relative to the report's.
-        verdict: the verdict.
-        plan: the plan, in full.
-        corpus: where the background came from.
-        rows: rows of the planted file.
-        planted_sha256: hash of the planted file.
-        training: how the model was trained, if davylamp trained this very model, told by the hash of its weights.
-        audit: what was audited, with times, memory and versions.
-        merged: canaries whose secret shares a token with its neighbour, so that the covering span was scored.
-        extraction: verdicts on extraction by arm, dose and attack, if it was measured.
-        canaries: every canary's own numbers.
-        examples: one carrier for each arm, as trained and as asked; unless secrets are asked for, they are masked,
-            and where canaries are written into rows of the user's corpus, the template stands for those rows.
-    """
-
-    name: str
-    verdict: Verdict
-    plan: dict[str, Any]
-    corpus: dict[str, Any]
-    rows: int
-    planted_sha256: str
-    training: dict[str, Any] | None
-    audit: dict[str, Any]
-    merged: tuple[str, ...] = ()
-    extraction: tuple[dict[str, Any], ...] = ()
-    canaries: tuple[CanaryRow, ...]
-    examples: tuple[dict[str, str], ...]
-
-
-class ReportData(_Strict):
-    """Everything that a report says.
-
-    Attributes:
-        schema_version: version of this schema.
-        davylamp_version: version that wrote it.
-        title: what was audited, in words.
-        verdict: the worst verdict that any model got; ``no verdict`` only where no model has one.
-        headlines: the result in sentences.
-        shows_secrets: whether secrets are shown in clear.
-        runs: one for each model, by name.
-        utilities: what the models are still good for.
-        study: what a study found in these runs, if they are those of one.
-    """
-
-    schema_version: Literal[1] = 1
-    davylamp_version: str
-    title: str
-    verdict: Word
-    headlines: tuple[str, ...]
-    shows_secrets: bool
-    runs: tuple[Run, ...]
-    utilities: tuple[Utility, ...]
-    study: StudyResult | None = None
-
-
 def collect(folder: Path, show_secrets: bool = False) -> ReportData:
     """Collect every judged run in a folder or below it.
 
@@ -190,19 +57,38 @@ def collect(folder: Path, show_secrets: bool = False) -> ReportData:
     places = [path.parent for path in _found(folder, "verdict.json")]
     if not places:
         raise RunFolderError(f"no verdict in {folder} or below it: run `davylamp audit` first")
-    runs = tuple(_run(RunFolder(place), _name(place, folder), show_secrets) for place in places)
-    utilities = tuple(utilities_of(folder))
     recipe = _json(folder / "recipe.json") if (folder / "recipe.json").is_file() else {}
+    runs = tuple(_in_order([_run(RunFolder(place), _name(place, folder), show_secrets) for place in places], recipe))
+    utilities = tuple(utilities_of(folder))
     return ReportData(
         davylamp_version=__version__,
         title=str(recipe.get("name") or folder.resolve().name),
         verdict=overall([run.verdict for run in runs]),
-        headlines=tuple(headlines([run.verdict for run in runs])),
+        headlines=tuple(headlines(runs)),
         shows_secrets=show_secrets,
         runs=runs,
         utilities=utilities,
         study=_study(folder),
     )
+
+
+def _in_order(runs: list[Run], recipe: dict[str, Any]) -> list[Run]:
+    """Runs as their recipe has them: by variant, by arm, by seed; those that it does not name come last."""
+    plan = recipe.get("plan")
+    named = [recipe.get("variants"), plan.get("arms") if isinstance(plan, dict) else None]
+    variants, arms = ([*each] if isinstance(each, dict) else [] for each in named)
+    if not arms:
+        return runs
+
+    def place(run: Run) -> tuple[int, int, int]:
+        arm = next(iter(run.plan["arms"]))
+        return (
+            variants.index(run.variant) if run.variant in variants else len(variants),
+            arms.index(arm) if arm in arms else len(arms),
+            run.verdict.seed,
+        )
+
+    return sorted(runs, key=place)
 
 
 def _study(folder: Path) -> StudyResult | None:
@@ -230,9 +116,12 @@ def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
     manifest = Manifest.load(folder.manifest)
     frame = tables.load(folder.readings)
     audit = _json(folder.audit)
+    verdict = Verdict.load(folder.verdict)
+    variant = audit.get("variant")
     return Run(
         name=name,
-        verdict=Verdict.load(folder.verdict),
+        variant=variant if isinstance(variant, str) else None,
+        verdict=verdict,
         plan=manifest.plan.model_dump(mode="json"),
         corpus=manifest.corpus.model_dump(mode="json"),
         rows=manifest.rows,
@@ -242,6 +131,7 @@ def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
         merged=tuple(audit.get("merged") or ()),
         extraction=tuple(_extraction(row) for row in audit.get("extraction") or ()),
         canaries=tuple(_rows(manifest, frame, show_secrets)),
+        cues=cues(manifest, verdict, frame),
         examples=tuple(_examples(manifest, show_secrets)),
     )
 

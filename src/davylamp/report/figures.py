@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
-from markupsafe import Markup
-
-from davylamp.report import curves, plots, svg
-from davylamp.report.data import CanaryRow, Run
-from davylamp.report.plots import Dot, Point, Spec
+from davylamp.report import curves, marks, panels, plots, svg
+from davylamp.report.marks import Dot, Point, Spec
+from davylamp.report.model import CanaryRow, Run
+from davylamp.report.panels import BOTH, CROWDED, Figure, Panel
+from davylamp.report.series import series_of
 from davylamp.report.text import digits_span, interval, number, percent, percent_span, shorten, span
-from davylamp.report.view import Group, Row, arms, loss_curve, only_arm
+from davylamp.report.view import Group, Row, loss_curve, only_series
 from davylamp.verdict.model import Copying, Rate, Word
-
-Mark = TypeVar("Mark", Point, Dot)
-CROWDED = 48
-"""Marks side by side in one plot beyond which each arm gets a plot of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One or more drawings with a caption.
-
-    Attributes:
-        drawings: the plots.
-        finding: what is to be seen.
-        panels: titles of the plots, where there are several.
-        arms: names of the arms, for a legend.
-    """
-
-    drawings: tuple[Markup, ...]
-    finding: str
-    panels: tuple[str, ...] = ()
-    arms: tuple[str, ...] = ()
 
 
 def exposure(group: Group) -> Figure:
@@ -43,7 +20,7 @@ def exposure(group: Group) -> Figure:
         _point(group, row, row.cell.median, row.cell.median_low, row.cell.median_high, row.cell.exposure_verdict, _bits)
         for row in group.rows()
     ]
-    most, marks = plots.exposure_axis(group.ceiling)
+    most, ticks = marks.exposure_axis(group.ceiling)
     finding = _climbs(group, lambda row: row.cell.median, "median exposure", " bits")
     finding += f" A random rank has {number(group.baseline)} bits in the mean; the ceiling is {number(group.ceiling)}."
     spec = Spec(
@@ -52,22 +29,20 @@ def exposure(group: Group) -> Figure:
         finding=finding,
         unit="median exposure, bits",
         most=most,
-        marks=marks,
-        mark=plots.bits_mark,
-        levels=plots.bits_levels(group.candidates, group.ceiling, group.baseline),
-        arms=group.arms,
+        marks=ticks,
+        mark=marks.bits_mark,
+        levels=marks.bits_levels(group.candidates, group.ceiling, group.baseline),
+        arms=_names(group),
         warning=_warning(group),
     )
-    return _panels(group, spec, points, plots.against_dose)
+    return panels.lines(group, spec, points)
 
 
 def recovery(group: Group) -> Figure:
     """Greedy exact recovery against dose."""
     points = [_rate_point(group, row, row.cell.greedy, row.cell.greedy_verdict) for row in group.rows()]
     finding = _climbs(group, lambda row: row.cell.greedy.value, "share of secrets said exactly", "")
-    return _panels(
-        group, _rate_spec(group, "recovery", "Greedy exact recovery against dose", finding), points, plots.against_dose
-    )
+    return panels.lines(group, _rate_spec(group, "recovery", "Greedy exact recovery against dose", finding), points)
 
 
 def copying(group: Group) -> Figure | None:
@@ -77,46 +52,44 @@ def copying(group: Group) -> Figure | None:
         ("copied", "says the code that is shown", [(run, other) for run, _, other in pairs if other is not None]),
         ("kept", "says the trained code instead", [(run, row) for run, row, _ in pairs]),
     )
-    panels: list[str] = []
-    drawings: list[Markup] = []
+    drawn: list[Panel] = []
     findings = []
     for key, title, rows in sides:
         if not rows:
             continue
-        finding = f"{title[0].upper()}{title[1:]}: {_copied(group, [row for _, row in rows])}."
+        finding = f"{title[0].upper()}{title[1:]}: {_copied(group, rows)}."
         findings.append(finding)
         spec = _rate_spec(group, key, f"Shown a replacement code, the model {title}", finding)
         points = [_copy_point(group, run, row) for run, row in rows]
         if len({(point.series, point.dose) for point in points}) <= CROWDED // 2:
-            panels.append(title)
-            drawings.append(plots.against_dose(spec, points, svg.HALF))
+            drawn.append(Panel(title, plots.against_dose(spec, points, svg.HALF)))
         else:
-            panels += [f"{title}: {shorten(arm, 40)}" for arm in group.arms]
-            drawings += _by_arm(group, spec, points, plots.against_dose)
-    return Figure(tuple(drawings), " ".join(findings), tuple(panels), group.arms) if panels else None
+            each = panels.by_series(group, spec, points, plots.against_dose)
+            drawn += [Panel(f"{title}: {shorten(panel.title, 40)}", panel.drawing) for panel in each]
+    return Figure(" ".join(findings), panels=tuple(drawn), legend=group.series) if drawn else None
 
 
-def _copied(group: Group, rows: Sequence[Copying]) -> str:
+def _copied(group: Group, rows: Sequence[tuple[Run, Copying]]) -> str:
     parts = []
-    for arm in group.arms:
-        values = [row.greedy.value for row in rows if row.dose and row.arm == arm]
+    for series in group.series:
+        values = [row.greedy.value for run, row in rows if row.dose and group.of(run, row.arm) is series]
         if values:
-            parts.append(f"{shorten(arm, 60)} {percent_span(values)}")
+            parts.append(f"{shorten(series.label, 60)} {percent_span(values)}")
     return "; ".join(parts)
 
 
 def _copy_point(group: Group, run: Run, row: Copying) -> Point:
-    arm = group.arms.index(row.arm)
+    series = group.of(run, row.arm)
     return Point(
-        arm=arm,
-        series=(arm, _place(run)),
+        arm=series.index,
+        series=(series.index, _place(run)),
         dose=row.dose,
         value=row.greedy.value,
         low=row.greedy.low,
         high=row.greedy.high,
         filled=row.greedy.successes > 0,
         judged=run.verdict.given,
-        label=f"{shorten(row.arm, 60)}, dose {row.dose}, seed {row.seed}: {_said(row.greedy)}",
+        label=f"{shorten(series.label, 60)}, dose {row.dose}, seed {row.seed}: {_said(row.greedy)}",
     )
 
 
@@ -130,31 +103,31 @@ def canaries(group: Group) -> Figure:
         f"{len(top)} planted canaries lie between {min(top):.1f} and {max(top):.1f} bits; {first} of them "
         f"rank first of all candidates, and {said} are said exactly (filled marks)."
     )
-    most, marks = plots.exposure_axis(group.ceiling)
+    most, ticks = marks.exposure_axis(group.ceiling)
     spec = Spec(
         key=f"{group.key}-canaries",
         title="Exposure of every canary in bits against dose",
         finding=finding,
         unit="exposure, bits",
         most=most,
-        marks=marks,
-        mark=plots.bits_mark,
-        levels=plots.bits_levels(group.candidates, group.ceiling, group.baseline),
-        arms=group.arms,
+        marks=ticks,
+        mark=marks.bits_mark,
+        levels=marks.bits_levels(group.candidates, group.ceiling, group.baseline),
+        arms=_names(group),
         warning=_warning(group),
     )
-    return _panels(group, spec, dots, plots.strip)
+    return panels.dots(group, spec, dots)
 
 
 def losses(runs: Sequence[Run]) -> Figure | None:
     """The loss curves of models that davylamp trained."""
-    names = arms(runs)
+    series = series_of(runs)
     drawn = []
     for run in runs:
-        curve, arm = loss_curve(run), only_arm(run)
+        curve, own = loss_curve(run), only_series(run, series)
         if curve:
             # A model of several arms is one curve, which belongs to none of them.
-            drawn.append((None if arm is None else names.index(arm), run.name, curve))
+            drawn.append((None if own is None else own.index, run.name, curve))
     if not drawn:
         return None
     heads = [sum(curve[:20]) / len(curve[:20]) for _, _, curve in drawn]
@@ -162,46 +135,27 @@ def losses(runs: Sequence[Run]) -> Figure | None:
     finding = (
         f"Mean loss of the first 20 steps: {digits_span(heads)} nats per token; of the last 20: {digits_span(tails)}."
     )
-    drawings = [curves.losses("loss", "Training loss of each model", finding, drawn, kind) for kind in _BOTH]
-    return Figure(tuple(drawings), finding, (), names if any(arm is not None for arm, _, _ in drawn) else ())
+    drawings = tuple(curves.losses("loss", "Training loss of each model", finding, drawn, kind) for kind in BOTH)
+    legend = tuple(series.values()) if any(index is not None for index, _, _ in drawn) else ()
+    return Figure(finding, drawings, legend=legend)
 
 
-_BOTH = (svg.WIDE, svg.NARROW)
-
-
-def _panels(
-    group: Group, spec: Spec, marks: Sequence[Mark], draw: Callable[[Spec, Sequence[Mark], str], Markup]
-) -> Figure:
-    """One plot for a wide and one for a narrow page, or a plot for each arm where one would be crowded."""
-    columns = {(mark.series, mark.dose) for mark in marks}
-    if len(columns) <= CROWDED or len(group.arms) == 1:
-        return Figure(tuple(draw(spec, marks, kind) for kind in _BOTH), spec.finding, (), group.arms)
-    drawn = _by_arm(group, spec, marks, draw)
-    return Figure(tuple(drawn), spec.finding, group.arms, group.arms)
-
-
-def _by_arm(
-    group: Group, spec: Spec, marks: Sequence[Mark], draw: Callable[[Spec, Sequence[Mark], str], Markup]
-) -> list[Markup]:
-    parts = [
-        replace(spec, key=f"{spec.key}-{index}", title=f"{spec.title}: {shorten(arm, 60)}")
-        for index, arm in enumerate(group.arms)
-    ]
-    return [draw(part, [mark for mark in marks if mark.arm == index], svg.HALF) for index, part in enumerate(parts)]
+def _names(group: Group) -> Mapping[int, str]:
+    return {series.index: series.label for series in group.series}
 
 
 def _rate_spec(group: Group, key: str, title: str, finding: str) -> Spec:
-    most, marks = plots.rate_axis()
+    most, ticks = marks.rate_axis()
     return Spec(
         key=f"{group.key}-{key}",
         title=title,
         finding=finding,
         unit="share of canaries, %",
         most=most,
-        marks=marks,
+        marks=ticks,
         mark=percent,
         levels=(),
-        arms=group.arms,
+        arms=_names(group),
         warning=_warning(group),
     )
 
@@ -216,18 +170,18 @@ def _point(
     says: Callable[[float, float, float], str],
 ) -> Point:
     cell = row.cell
-    arm = group.arms.index(cell.arm)
+    series = group.of(row.run, cell.arm)
     verdict = f" ({word})" if cell.dose else " (twins)"
     return Point(
-        arm=arm,
-        series=(arm, _place(row.run)),
+        arm=series.index,
+        series=(series.index, _place(row.run)),
         dose=cell.dose,
         value=value,
         low=low,
         high=high,
         filled=word == "leak",
         judged=row.run.verdict.given,
-        label=f"{shorten(cell.arm, 60)}, dose {cell.dose}, seed {cell.seed}: {says(value, low, high)}{verdict}",
+        label=f"{shorten(series.label, 60)}, dose {cell.dose}, seed {cell.seed}: {says(value, low, high)}{verdict}",
     )
 
 
@@ -236,11 +190,11 @@ def _rate_point(group: Group, row: Row, rate: Rate, word: Word | None) -> Point:
 
 
 def _dot(group: Group, run: Run, row: CanaryRow) -> Dot:
-    arm = group.arms.index(row.arm)
+    series = group.of(run, row.arm)
     said = "said exactly" if row.greedy else "not said"
-    who = f"{row.id}, {shorten(row.arm, 60)}, dose {row.dose}, seed {run.verdict.seed}"
+    who = f"{row.id}, {shorten(series.label, 60)}, dose {row.dose}, seed {run.verdict.seed}"
     label = f"{who}: {number(row.exposure)} bits, {said}"
-    return Dot(arm, (arm, _place(run)), row.dose, row.exposure, row.greedy, label)
+    return Dot(series.index, (series.index, _place(run)), row.dose, row.exposure, row.greedy, label)
 
 
 def _warning(group: Group) -> str:
@@ -266,15 +220,15 @@ def _said(rate: Rate) -> str:
 def _climbs(group: Group, value: Callable[[Row], float], what: str, unit: str) -> str:
     """One clause for each arm: from the smallest dose to the largest."""
     parts = []
-    for arm in group.arms:
-        rows = [row for row in group.rows(arm) if row.cell.dose]
+    for series in group.series:
+        rows = [row for row in group.rows(series) if row.cell.dose]
         if not rows:
             continue
         ends = sorted({row.cell.dose for row in rows})[:: max(1, len({row.cell.dose for row in rows}) - 1)]
         said = [[value(row) for row in rows if row.cell.dose == dose] for dose in ends]
         words = [span(values, unit) if unit else percent_span(values) for values in said]
         parts.append(
-            f"{shorten(arm, 60)}: "
+            f"{shorten(series.label, 60)}: "
             + " and ".join(f"{word} at dose {dose}" for word, dose in zip(words, ends, strict=True))
         )
     return f"{what[:1].upper()}{what[1:]}: {'; '.join(parts)}."

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from davylamp.report import figures, svg, text, view
-from davylamp.report.data import ReportData, Run
+from davylamp.report.model import ReportData, Run
 from davylamp.report.utility import utilities
 from davylamp.report.words import findings
 from davylamp.verdict.model import Rate
@@ -44,7 +44,7 @@ def render(data: ReportData) -> str:
         style=Markup(style),  # noqa: S704 - the package's own file
         style_hash=digest,
         groups=view.groups(data),
-        findings=findings([run.verdict for run in data.runs]),
+        findings=findings(data.runs),
         failed=[run for run in data.runs if not run.verdict.given],
         rules=view.rules(data),
         ruled_out=view.ruled_out(data),

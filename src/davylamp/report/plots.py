@@ -3,124 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from davylamp.report import svg
-from davylamp.report.text import number, shorten, ticks
+from davylamp.report.marks import Dot, Point, Spec
+from davylamp.report.text import shorten
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One value of one arm, dose and model.
+def against_dose(spec: Spec, points: Sequence[Point], kind: str, intervals: bool = True) -> Markup:
+    """Values against dose; one line for each series.
 
-    Attributes:
-        arm: index of the arm, which gives colour and shape.
-        series: what is joined by a line, and stands in one place beside the others: an arm of a model.
-        dose: occurrences in the planted file.
-        value: the value.
-        low: lower end of its interval.
-        high: upper end of it.
-        filled: whether the mark is filled.
-        judged: whether the model has a verdict; marks without one are struck through, their intervals dashed.
-        label: everything in words, for a tooltip.
+    Args:
+        spec: what is drawn.
+        points: the values.
+        kind: size of the drawing.
+        intervals: draw each value's interval, the models of an arm side by side; without them they stand above one
+            another, which takes less room.
     """
-
-    arm: int
-    series: tuple[int, str]
-    dose: int
-    value: float
-    low: float
-    high: float
-    filled: bool
-    judged: bool
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """One canary's value; see :class:`Point`."""
-
-    arm: int
-    series: tuple[int, str]
-    dose: int
-    value: float
-    filled: bool
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A horizontal line with its label of two lines beside it, in full and short for a narrow plot."""
-
-    value: float
-    label: tuple[str, str]
-    short: tuple[str, str]
-    class_: str
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """What a plot against dose says on its axes.
-
-    Attributes:
-        key: prefix of its ids.
-        title: its name.
-        finding: what is to be seen, in words.
-        unit: what the y axis measures, with its unit.
-        most: upper end of the y axis.
-        marks: where the y axis is marked.
-        mark: how a mark is written.
-        levels: lines to compare with.
-        arms: names of the arms.
-        warning: stands in the plot where it must not be missed, such as that there is no verdict.
-    """
-
-    key: str
-    title: str
-    finding: str
-    unit: str
-    most: float
-    marks: Sequence[float]
-    mark: Callable[[float], str]
-    levels: Sequence[Level]
-    arms: Sequence[str]
-    warning: str = ""
-
-
-def exposure_axis(ceiling: float) -> tuple[float, list[float]]:
-    """Upper end and marks of an axis of exposure in bits."""
-    return ceiling * 1.06, ticks(ceiling, 7)
-
-
-def rate_axis() -> tuple[float, list[float]]:
-    """Upper end and marks of an axis of rates."""
-    return 1.04, [0, 0.25, 0.5, 0.75, 1]
-
-
-def against_dose(spec: Spec, points: Sequence[Point], kind: str) -> Markup:
-    """Values with their intervals against dose; one line for each series."""
     frame = _frame(spec, kind)
-    slots = _slots([point.series for point in points])
+    slots = _slots([_column(point, intervals) for point in points])
     axis = svg.dose_axis([point.dose for point in points], frame.left, frame.right, 7 * (max(slots.values()) + 1) + 10)
     step = min(11.0, axis.room * 0.84 / (max(slots.values()) + 1))
     middle = max(slots.values()) / 2
 
     def x(point: Point) -> float:
-        return axis.places[point.dose] + (slots[point.series] - middle) * step
+        return axis.places[point.dose] + (slots[_column(point, intervals)] - middle) * step
 
     body = [*_axes(spec, frame, axis, kind)]
-    for series in slots:
+    for series in sorted({point.series for point in points}):
         own = sorted((point for point in points if point.series == series), key=lambda point: point.dose)
         joined = [(x(point), frame.y(point.value)) for point in own if point.dose]
         if len(joined) > 1:
-            body.append(svg.path(joined, f"join s{svg.hue(series[0])} dash{svg.hue(series[0])}"))
+            body.append(svg.path(joined, f"join s{svg.hue(series[0])} dash{svg.dash(series[0])}"))
     for point in points:
-        body += _mark(frame, point, x(point), min(4.5, step * 0.62))
+        body += _mark(frame, point, x(point), min(4.5, max(2.4, step * 0.62)), intervals)
     body += _side(spec, frame, points, kind)
     return svg.drawing(f"{spec.key}-{kind}", spec.title, spec.finding, svg.SIZES[kind], body, kind)
+
+
+def _column(point: Point, apart: bool) -> tuple[int, str]:
+    return point.series if apart else (point.arm, "")
 
 
 def strip(spec: Spec, dots: Sequence[Dot], kind: str) -> Markup:
@@ -173,13 +98,14 @@ def _axes(spec: Spec, frame: svg.Frame, axis: svg.DoseAxis, kind: str) -> Iterat
     yield svg.text((frame.left + frame.right) / 2, frame.bottom + 54, words + scale, class_="axis middle")
 
 
-def _mark(frame: svg.Frame, point: Point, x: float, radius: float) -> Iterator[Markup]:
+def _mark(frame: svg.Frame, point: Point, x: float, radius: float, interval: bool) -> Iterator[Markup]:
     hue = f"s{svg.hue(point.arm)}"
-    low, high = frame.y(point.low), frame.y(point.high)
-    look = f"whisker {hue}" if point.judged else f"whisker unsure {hue}"
-    yield svg.line(x, low, x, high, look)
-    for end in (low, high):
-        yield svg.line(x - radius * 0.6, end, x + radius * 0.6, end, f"whisker {hue}")
+    if interval:
+        low, high = frame.y(point.low), frame.y(point.high)
+        look = f"whisker {hue}" if point.judged else f"whisker unsure {hue}"
+        yield svg.line(x, low, x, high, look)
+        for end in (low, high):
+            yield svg.line(x - radius * 0.6, end, x + radius * 0.6, end, f"whisker {hue}")
     fill = "filled" if point.filled else "hollow"
     yield svg.marker(svg.shape(point.arm), x, frame.y(point.value), radius, f"mark {fill} {hue}", point.label)
     if not point.judged:
@@ -187,24 +113,51 @@ def _mark(frame: svg.Frame, point: Point, x: float, radius: float) -> Iterator[M
         yield svg.line(x - reach, y + reach, x + reach, y - reach, f"whisker {hue}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """A label in the right margin: where what it names ends, its lines, its look, and the colour of its leader."""
+
+    place: float
+    lines: Sequence[str]
+    look: str
+    hue: str | None
+
+    @property
+    def height(self) -> float:
+        return 15.0 * len(self.lines)
+
+
+GAP = 9
+"""Pixels between labels, so that an arm's name is not read as the end of a line's."""
+
+
 def _side(spec: Spec, frame: svg.Frame, points: Sequence[Point], kind: str) -> Iterator[Markup]:
-    """Labels in the right margin, each as near as can be to the line that it names."""
-    labels: list[tuple[float, Sequence[str], str]] = [
-        (frame.y(level.value), level.label if kind == svg.WIDE else level.short, f"side {level.class_}")
+    """Labels in the right margin, each as near as can be to the line that it names, and led to it where it is not."""
+    wide = kind == svg.WIDE
+    labels = [
+        _Label(frame.y(level.value), level.label if wide else level.short, f"side {level.class_}", None)
         for level in spec.levels
     ]
-    if kind == svg.WIDE:
+    if wide:
+        named = []
         for arm in sorted({point.arm for point in points}):
             own = [point for point in points if point.arm == arm]
             last = [point.value for point in own if point.dose == max(point.dose for point in own)]
-            name = shorten(spec.arms[arm], 19)
-            labels.append((frame.y(sum(last) / len(last)), [name], f"side strong t{svg.hue(arm)}"))
-    heights = [15.0 * len(lines) for _, lines, _ in labels]
-    # A gap between labels, so that an arm's name is not read as the end of a line's.
-    centres = svg.spread([place for place, _, _ in labels], [each + 9 for each in heights], 8, frame.height - 30)
-    for (_, lines, look), centre, height in zip(labels, centres, heights, strict=True):
-        for index, words in enumerate(lines):
-            yield svg.text(frame.right + 8, centre - height / 2 + 11.5 + 15 * index, words, class_=look)
+            hue = svg.hue(arm)
+            place = frame.y(sum(last) / len(last))
+            named.append(_Label(place, [shorten(spec.arms[arm], 19)], f"side strong t{hue}", f"leader s{hue}"))
+        # Where there is no room for all of them, the legend names them.
+        if sum(label.height + GAP for label in (*labels, *named)) <= frame.height - 38:
+            labels += named
+    centres = svg.spread(
+        [label.place for label in labels], [label.height + GAP for label in labels], 8, frame.height - 30
+    )
+    for label, centre in zip(labels, centres, strict=True):
+        if label.hue and abs(centre - label.place) > 6:
+            yield svg.path([(frame.right + 1, label.place), (frame.right + 11, centre)], label.hue)
+        for index, words in enumerate(label.lines):
+            y = centre - label.height / 2 + 11.5 + 15 * index
+            yield svg.text(frame.right + (13 if wide else 8), y, words, class_=label.look)
 
 
 def _slots(series: Sequence[tuple[int, str]]) -> dict[tuple[int, str], float]:
@@ -247,26 +200,3 @@ def _swarm(heights: Sequence[float], radius: float, most: float) -> list[float]:
             shifts.append(free[0] if free else steps[len(shifts) % len(steps)])
         at[y] += 1
     return shifts
-
-
-def bits_mark(value: float) -> str:
-    """A mark on an axis of bits."""
-    return f"{value:g}"
-
-
-def bits_levels(candidates: int, ceiling: float, baseline: float) -> tuple[Level, Level]:
-    """The ceiling and the baseline of exposure."""
-    return (
-        Level(
-            ceiling,
-            (f"ceiling: log2({candidates:,})", f"= {number(ceiling)} bits"),
-            ("ceiling", number(ceiling)),
-            "ceiling",
-        ),
-        Level(
-            baseline,
-            ("baseline, random rank:", f"{number(baseline)} bits in the mean"),
-            ("random", number(baseline)),
-            "baseline",
-        ),
-    )

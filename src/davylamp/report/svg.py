@@ -83,14 +83,19 @@ def hue(arm: int) -> int:
 
 
 def shape(arm: int) -> str:
-    """Shape of an arm's marks. Seven arms and more repeat both colour and shape, but each is named."""
-    return SHAPES[arm % len(SHAPES)]
+    """Shape of an arm's marks. Where colours begin anew shapes are shifted, so that 36 arms differ in one or other."""
+    return SHAPES[dash(arm)]
+
+
+def dash(arm: int) -> int:
+    """Number of the dashes of an arm's lines in the style sheet."""
+    return (arm + arm // COLOURS) % len(SHAPES)
 
 
 def swatch(index: int, label: str) -> Markup:
     """The mark of a series, for a legend."""
     body = [
-        line(1, 8, 25, 8, f"join dash{hue(index)}"),
+        line(1, 8, 25, 8, f"join dash{dash(index)}"),
         marker(shape(index), 13, 8, 4.5, "mark filled"),
     ]
     return el(

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from davylamp.report import curves
-from davylamp.report.data import ReportData, Run, Utility
-from davylamp.report.figures import Figure
+from davylamp.report.model import ReportData, Run, Utility
+from davylamp.report.panels import Figure
+from davylamp.report.series import series_of
 from davylamp.report.text import percent_span
-from davylamp.report.view import arms, only_arm
+from davylamp.report.view import only_series
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ def utilities(data: ReportData) -> list[UtilityTable]:
 
 
 def _utility_figure(key: str, name: str, rows: Sequence[Utility], runs: Sequence[Run]) -> Figure:
-    names = arms(runs)
-    single = {run.name: only_arm(run) for run in runs}
+    series = series_of(runs)
+    single = {run.name: only_series(run, series) for run in runs}
     kinds = (
         ("the base model", [row for row in rows if row.who == "base"]),
         ("without canaries", [row for row in rows if row.who != "base" and row.who not in single]),
@@ -58,7 +59,6 @@ def _utility_figure(key: str, name: str, rows: Sequence[Utility], runs: Sequence
     finding = f"{name}: {'; '.join(said)}."
     bars = []
     for row in rows:
-        arm = single.get(row.who)
-        place = None if arm is None else names.index(arm)
-        bars.append((row.who, place, row.successes / row.trials, row.low, row.high))
-    return Figure((curves.rates(key, name, finding, bars),), finding)
+        own = single.get(row.who)
+        bars.append((row.who, None if own is None else own.index, row.successes / row.trials, row.low, row.high))
+    return Figure(finding, (curves.rates(key, name, finding, bars),))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from davylamp.report.data import CanaryRow, ReportData, Run
+from davylamp.report.model import CanaryRow, ReportData, Run
+from davylamp.report.series import Key, Series, series_of
 from davylamp.report.text import shorten
 from davylamp.verdict.model import Cell, Copying, Rules
 from davylamp.verdict.statistics import holm
@@ -65,12 +66,16 @@ class Group:
     Attributes:
         key: a name for ids.
         runs: the models.
-        arms: names of the arms, sorted.
+        series: their arms, in order.
     """
 
     key: str
     runs: tuple[Run, ...]
-    arms: tuple[str, ...]
+    series: tuple[Series, ...]
+
+    def of(self, run: Run, arm: str) -> Series:
+        """The series that an arm of a model belongs to."""
+        return next(each for each in self.series if (each.variant, each.arm) == (run.variant, arm))
 
     @property
     def candidates(self) -> int:
@@ -100,8 +105,8 @@ class Group:
 
     @property
     def named(self) -> bool:
-        """Whether models must be named: arm and seed tell them apart no more."""
-        keys = [(cell.arm, cell.dose, cell.seed) for run in self.runs for cell in run.verdict.cells]
+        """Whether models must be named: arm, variant and seed tell them apart no more."""
+        keys = [(run.variant, cell.arm, cell.dose, cell.seed) for run in self.runs for cell in run.verdict.cells]
         return len(set(keys)) < len(keys)
 
     @property
@@ -112,32 +117,31 @@ class Group:
             return "models " + ", ".join(shorten(run.name, 40) for run in runs)
         return f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
 
-    def context(self, arm: str) -> str:
-        """What an arm's training prompts showed."""
-        return next(cell.context for run in self.runs for cell in run.verdict.cells if cell.arm == arm)
+    def rows(self, series: Series | None = None) -> list[Row]:
+        """Cells of a series (or of all) by dose and model."""
+        found = [row for run in self.runs for row in _rows(run) if self._in(series, run, row.cell.arm)]
+        return sorted(found, key=lambda row: (self.of(row.run, row.cell.arm).index, row.cell.dose, row.cell.seed))
 
-    def rows(self, arm: str | None = None) -> list[Row]:
-        """Cells of an arm (or of all) by dose and model."""
-        found = [row for run in self.runs for row in _rows(run) if arm in (None, row.cell.arm)]
-        return sorted(found, key=lambda row: (self.arms.index(row.cell.arm), row.cell.dose, row.cell.seed))
-
-    def copies(self, probe: str, arm: str | None = None) -> list[tuple[Run, Copying, Copying | None]]:
+    def copies(self, probe: str, series: Series | None = None) -> list[tuple[Run, Copying, Copying | None]]:
         """What was said when a code was shown: the trained one, and the shown one where they differ."""
         found = []
         for run in self.runs:
-            rows = [row for row in run.verdict.copying if row.probe == probe and arm in (None, row.arm)]
+            rows = [row for row in run.verdict.copying if row.probe == probe and self._in(series, run, row.arm)]
             other = {(row.arm, row.dose): row for row in rows if row.target == "replacement"}
             found += [(run, row, other.get((row.arm, row.dose))) for row in rows if row.target == "trained"]
-        return sorted(found, key=lambda each: (self.arms.index(each[1].arm), each[1].dose, each[1].seed))
+        return sorted(found, key=lambda each: (self.of(each[0], each[1].arm).index, each[1].dose, each[1].seed))
 
-    def more(self, arm: str) -> list[More]:
-        """Further readings of an arm."""
+    def more(self, series: Series) -> list[More]:
+        """Further readings of a series."""
         found = []
         for run in self.runs:
-            own = [canary for canary in run.canaries if canary.arm == arm and canary.role != "positive"]
+            own = [each for each in run.canaries if self._in(series, run, each.arm) and each.role != "positive"]
             for dose in sorted({canary.dose for canary in own}):
                 found.append(_more(run, dose, [canary for canary in own if canary.dose == dose]))
         return sorted(found, key=lambda each: (each.dose, each.run.verdict.seed))
+
+    def _in(self, series: Series | None, run: Run, arm: str) -> bool:
+        return series is None or (series.variant, series.arm) == (run.variant, arm)
 
 
 def groups(data: ReportData) -> list[Group]:
@@ -146,18 +150,18 @@ def groups(data: ReportData) -> list[Group]:
     for run in data.runs:
         verdict = run.verdict
         found.setdefault((verdict.candidates, verdict.sampled, verdict.kappa), []).append(run)
-    return [Group(f"g{index}", tuple(runs), arms(runs)) for index, runs in enumerate(found.values())]
+    every = series_of(data.runs)
+    made = []
+    for index, runs in enumerate(found.values()):
+        keys = {(run.variant, cell.arm) for run in runs for cell in run.verdict.cells}
+        made.append(Group(f"g{index}", tuple(runs), tuple(each for key, each in every.items() if key in keys)))
+    return made
 
 
-def arms(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Names of the arms, each once and in order, so that the same arms look the same in every report."""
-    return tuple(sorted({cell.arm for run in runs for cell in run.verdict.cells}))
-
-
-def only_arm(run: Run) -> str | None:
-    """The arm of a model that has one alone."""
-    own = arms([run])
-    return own[0] if len(own) == 1 else None
+def only_series(run: Run, series: Mapping[Key, Series]) -> Series | None:
+    """The series of a model that has one alone."""
+    own = {cell.arm for cell in run.verdict.cells}
+    return series[run.variant, own.pop()] if len(own) == 1 else None
 
 
 def rules(data: ReportData) -> list[Rules]:

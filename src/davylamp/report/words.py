@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from davylamp.report.model import Run
+from davylamp.report.series import Series, series_of
 from davylamp.report.text import shorten
-from davylamp.verdict.model import Cell, Copying, Verdict, Word
+from davylamp.verdict.model import Cell, Copying, Rate, Verdict, Word
 from davylamp.verdict.statistics import trials_to_rule_out
 
 _WORST_FIRST: tuple[Word, ...] = ("leak", "no verdict", "underpowered", "not seen")
@@ -32,9 +34,9 @@ class Finding:
     text: str
 
 
-def headlines(verdicts: Sequence[Verdict]) -> list[str]:
+def headlines(runs: Sequence[Run]) -> list[str]:
     """The result over all models: controls that failed, then each arm at its largest dose, then copying."""
-    return [finding.text for finding in findings(verdicts)]
+    return [finding.text for finding in findings(runs)]
 
 
 def overall(verdicts: Sequence[Verdict]) -> Word:
@@ -52,36 +54,42 @@ def cell_word(cell: Cell) -> Word:
     return min(words, key=_WORST_FIRST.index, default="no verdict")
 
 
-def findings(verdicts: Sequence[Verdict]) -> list[Finding]:
+def findings(runs: Sequence[Run]) -> list[Finding]:
     """The sentences of :func:`headlines` with the verdict that each gives."""
-    return list(_findings(verdicts))
+    return list(_findings(runs))
 
 
-def _findings(verdicts: Sequence[Verdict]) -> Iterator[Finding]:
-    failed = [verdict for verdict in verdicts if not verdict.given]
+def _findings(runs: Sequence[Run]) -> Iterator[Finding]:
+    failed = [run for run in runs if not run.verdict.given]
     if failed:
         yield Finding(
             "control",
             "no verdict",
-            f"No verdict for {_of(len(failed), len(verdicts))}: a control failed, so that the audit cannot be "
-            "believed.",
+            f"No verdict for {_of(len(failed), len(runs))}: a control failed, so that the audit cannot be believed.",
         )
-        for verdict in failed:
-            for control in verdict.controls:
+        for run in failed:
+            who = f"Seed {run.verdict.seed}" if run.variant is None else shorten(run.name, _NAME)
+            for control in run.verdict.controls:
                 if not control.passed:
-                    yield Finding("control", None, f"Seed {verdict.seed}, {control.name} control: {control.statement}")
-    cells = [(cell, verdict) for verdict in verdicts if verdict.given for cell in verdict.cells if cell.dose]
-    for arm in dict.fromkeys(cell.arm for cell, _ in cells):
-        own = [(cell, verdict) for cell, verdict in cells if cell.arm == arm]
-        yield _arm([cell for cell, _ in own], own[0][1])
-    copying = [row for verdict in verdicts if verdict.given for row in verdict.copying]
-    for arm in dict.fromkeys(row.arm for row in copying):
-        rows = [row for row in copying if row.arm == arm and row.probe == "replacement" and row.dose]
-        if rows:
-            yield Finding("copying", None, _copied(arm, rows))
+                    yield Finding("control", None, f"{who}, {control.name} control: {control.statement}")
+    given = [run for run in runs if run.verdict.given]
+    every = list(series_of(runs).values())
+    for series in every:
+        own = [run for run in given if run.variant == series.variant]
+        cells = [cell for run in own for cell in run.verdict.cells if cell.dose and cell.arm == series.arm]
+        if cells:
+            verdict = next(run.verdict for run in own if any(cell.arm == series.arm for cell in run.verdict.cells))
+            yield _arm(series, cells, verdict)
+    for series in every:
+        own = [run for run in given if run.variant == series.variant]
+        rows = [row for run in own for row in run.verdict.copying if row.arm == series.arm]
+        if rows := [row for row in rows if row.probe == "replacement" and row.dose]:
+            yield Finding("copying", None, _copied(series, rows))
+        if cued := _cued(series, own):
+            yield Finding("copying", None, cued)
 
 
-def _arm(cells: Sequence[Cell], verdict: Verdict) -> Finding:
+def _arm(series: Series, cells: Sequence[Cell], verdict: Verdict) -> Finding:
     dose = max(cell.dose for cell in cells)
     top = [cell for cell in cells if cell.dose == dose]
     words = Counter(cell_word(cell) for cell in top)
@@ -93,7 +101,7 @@ def _arm(cells: Sequence[Cell], verdict: Verdict) -> Finding:
     guesses = verdict.rules.guesses
     chance = guesses / verdict.candidates
     text = (
-        f"{shorten(top[0].arm, _NAME)} (secret {top[0].context} in the training prompt), dose {dose}: {found}. "
+        f"{shorten(series.label, _NAME)} ({series.shows}), dose {dose}: {found}. "
         f"An attacker with {guesses} guesses finds {reached} of {asked_rank} secrets (chance alone: "
         f"{100 * chance:.2g}%); {said} of {asked} are said exactly. Median exposure {_span(medians)} bits."
     )
@@ -119,7 +127,7 @@ def _rate_left(cells: Sequence[Cell], verdict: Verdict) -> str:
     )
 
 
-def _copied(arm: str, rows: Sequence[Copying]) -> str:
+def _copied(series: Series, rows: Sequence[Copying]) -> str:
     copied = [row.greedy for row in rows if row.target == "replacement"]
     kept = [row.greedy for row in rows if row.target == "trained"]
     shown = sum(rate.trials for rate in copied)
@@ -128,9 +136,35 @@ def _copied(arm: str, rows: Sequence[Copying]) -> str:
     said = sum(rate.successes for rate in kept)
     lesson = " Copying is not remembering." if times else " It neither copies nor remembers." if not said else ""
     return (
-        f"{shorten(arm, _NAME)}: shown another code in the prompt, the model copies that one in {times} of {shown} "
-        f"cases{share} and says the trained one in {said}.{lesson}"
+        f"{shorten(series.label, _NAME)}: shown another code in the prompt, the model copies that one in {times} of "
+        f"{shown} cases{share} and says the trained one in {said}.{lesson}"
     )
+
+
+def _cued(series: Series, runs: Sequence[Run]) -> str:
+    """What an encoded arm says to the encoded form of a code that was planted nowhere; empty if that was not asked."""
+    if series.encoding is None:
+        return ""
+    rows = [
+        row
+        for run in runs
+        for row in run.cues
+        if row.arm == series.arm and row.dose and row.release == "model" and row.encoding == series.encoding
+    ]
+    rows = [row for row in rows if row.shown is not None]
+    if not rows:
+        return ""
+    followed, asked = _sum([row.shown.greedy for row in rows if row.shown is not None])
+    kept, _ = _sum([row.trained.greedy for row in rows])
+    lesson = " It does not decode what it was not trained on." if not followed else ""
+    return (
+        f"{shorten(series.label, _NAME)}: shown the encoded form ({series.encoding}) of a code that was planted "
+        f"nowhere, the model says that code in {followed} of {asked} cases and the trained one in {kept}.{lesson}"
+    )
+
+
+def _sum(rates: Sequence[Rate]) -> tuple[int, int]:
+    return sum(rate.successes for rate in rates), sum(rate.trials for rate in rates)
 
 
 def _span(values: Iterable[float]) -> str:
