@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -528,6 +529,19 @@ def test_the_examples_of_the_help_are_a_plan():
             found |= {**data, "arms": found.get("arms", {}) | data.get("arms", {})}
     assert set(found) == {"arms", "doses", "schedule", "auxiliary", "repeat"}
     assert small_plan(**found, rows_per_update=4).encoding_of("bits").name == "binary"
+
+
+def test_the_document_shows_what_is_really_said(davylamp, monkeypatch, tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "plan.md").read_text("utf-8")
+    (tmp_path / "plan.yaml").write_text(re.search(r"```yaml\n(templates:.*?)```", text, re.S)[1], "utf-8")
+    monkeypatch.chdir(tmp_path)
+    shown = re.findall(r"```text\n\$ davylamp (plan show .*?)\n(.*?)```", text, re.S)
+    assert len(shown) == 8
+    for command, answer in shown:
+        code, out, err = davylamp(*command.split())
+        assert code == (2 if answer.startswith("error: ") else 0), command
+        # Long messages are wrapped in the document.
+        assert (out or err).split() == answer.split(), command
 
 
 def test_drawing_loads_no_torch():

@@ -70,9 +70,12 @@ def place(
     Raises:
         PlantingError: a request cannot be satisfied; the arithmetic is shown, for every such request.
     """
-    faults = [fault for request in requests if (fault := _impossible(request, rows, rows_per_update))]
+    faults: dict[str, list[str]] = {}
+    for request in requests:
+        if fault := _impossible(request, rows, rows_per_update):
+            faults.setdefault(fault, []).append(request.who)
     if faults:
-        raise PlantingError("; ".join(faults))
+        raise PlantingError("; ".join(f"{' and '.join(who)}: {fault}" for fault, who in faults.items()))
     order = stream(seed, "positions").permutation(rows)
     free = np.ones(rows, dtype=bool)
     placed: list[list[tuple[int, ...]]] = [[] for _ in requests]
@@ -93,18 +96,18 @@ def _impossible(request: Request, rows: int, rows_per_update: int | None) -> str
         where += f", of which the last occurrence at {schedule.last:g} leaves {stop - first:,},"
     if needed > stop - first:
         return (
-            f"{request.who}: {needed:,} occurrences need {needed:,} rows, but {where} holds {max(0, stop - first):,}: "
+            f"{needed:,} occurrences need {needed:,} rows, but {where} holds {max(0, stop - first):,}: "
             "widen the window, lower the doses or per_dose, or take more rows"
         )
     if schedule.spacing is None or largest < 1:
         return None
     if rows_per_update is None:
-        return f"{request.who}: spacing counts optimiser updates, so that the plan must give rows_per_update"
+        return "spacing counts optimiser updates, so that the plan must give rows_per_update"
     updates = stop // rows_per_update - -(-first // rows_per_update)
     span = (largest - 1) * schedule.spacing + 1
     if span > updates:
         return (
-            f"{request.who}: dose {largest} at a spacing of {schedule.spacing} updates spans ({largest} - 1) x "
+            f"dose {largest} at a spacing of {schedule.spacing} updates spans ({largest} - 1) x "
             f"{schedule.spacing} + 1 = {span:,} updates, but {where} holds {updates:,} updates of {rows_per_update} "
             "rows: lower the dose or the spacing, widen the window, or take more rows"
         )
