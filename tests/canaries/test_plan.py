@@ -160,3 +160,13 @@ def test_an_encoding_is_known_by_one_name_however_it_is_written():
 
 def test_auxiliary_rows_are_counted():
     assert small_plan(auxiliary={"doses": [1, 4], "per_dose": 3}).planted_rows == small_plan().planted_rows + 2 * 3 * 5
+
+
+def test_a_training_that_would_move_canaries_is_told_with_all_its_faults() -> None:
+    spaced = small_plan(schedule={"window": "late", "spacing": 2}, rows_per_update=4)
+    faults = spaced.training_faults(epochs=3, packing=True, rows_per_update=8)
+    assert len(faults) == 3
+    assert "plan.repeat=3" in faults[0]
+    assert "updates of 4 rows" in faults[2]
+    assert spaced.training_faults(epochs=1, packing=False, rows_per_update=4) == []
+    assert small_plan().training_faults(epochs=3, packing=True, rows_per_update=8) == []

@@ -242,6 +242,31 @@ class Plan(_Strict):
         focus = tuple(self.schedule_of(arm) for arm in self.arms)
         return focus if self.auxiliary is None else (*focus, self.auxiliary.schedule)
 
+    def training_faults(self, epochs: int, packing: bool, rows_per_update: int) -> list[str]:
+        """Why a training does not keep the canaries where the schedules put them; empty if it does.
+
+        Args:
+            epochs: passes over the planted file.
+            packing: whether rows are joined, which moves them.
+            rows_per_update: rows of one optimiser update.
+        """
+        if all(schedule.anywhere for schedule in self.schedules):
+            return []
+        faults = []
+        if epochs > 1:
+            faults.append(
+                f"a schedule places canaries in the planted file, which each of the {epochs} epochs reads again: train "
+                f"for 1 epoch, and plant with plan.repeat={epochs * self.repeat} for as much background"
+            )
+        if packing:
+            faults.append("a schedule needs rows that stay in their place: train without packing")
+        spaced = any(schedule.spacing is not None for schedule in self.schedules)
+        if spaced and self.rows_per_update not in (None, rows_per_update):
+            faults.append(
+                f"spacing counts updates of {self.rows_per_update} rows, but training takes {rows_per_update} an update"
+            )
+        return faults
+
     @property
     def positive_dose(self) -> int:
         """Occurrences of the positive control."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from davylamp.canaries.drafts import drafts
 from davylamp.canaries.plan import ARM_NAME, Plan
 from davylamp.corpora.spec import CorpusSpec
 from davylamp.errors import Fault, RecipeError
 from davylamp.measures.extraction import ExtractionSettings
 from davylamp.measures.kappa import KappaSettings
 from davylamp.measures.probes import Probe
-from davylamp.measures.unseen import UnseenSettings
+from davylamp.measures.unseen import UnseenSettings, unseen_faults
 from davylamp.measures.utility import Match
 from davylamp.runs.config import apply_overrides, load_yaml, set_keys, validate
 from davylamp.training.spec import TrainingSpec
@@ -106,6 +107,13 @@ class UtilitySpec(_Strict):
     match: Match = "whole"
 
 
+class _Varied(_Strict):
+    """What a variant may change."""
+
+    plan: Plan
+    training: TrainingSpec
+
+
 class Recipe(_Strict):
     """A whole audit.
 
@@ -137,44 +145,63 @@ class Recipe(_Strict):
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _schedule_fits_training(self) -> Recipe:
-        plan, training = self.plan, self.training
-        faults = []
-        if plan.rows_per_update not in (None, training.rows_per_update):
-            faults.append(
-                f"plan.rows_per_update is {plan.rows_per_update}, but an update of training takes "
-                f"{training.rows_per_update} rows: leave it out"
-            )
-        if not all(schedule.anywhere for schedule in plan.schedules):
-            if training.epochs > 1:
-                faults.append(
-                    f"a schedule places canaries in the planted file, which each of the {training.epochs} epochs reads "
-                    f"again: set training.epochs=1 and plan.repeat={training.epochs}"
-                )
-            if training.packing:
-                faults.append("a schedule needs rows that stay in their place: set training.packing=false")
+    def _consistent(self) -> Recipe:
+        own = [*self._own_faults(), *self._fitting_faults(self.plan, self.training)]
+        faults = [*own, *self._variant_faults(own)]
         if faults:
             raise ValueError("; ".join(faults))
         return self
 
-    @model_validator(mode="after")
-    def _variants_fit(self) -> Recipe:
-        faults = []
+    def _own_faults(self) -> Iterator[str]:
+        if len(set(self.seeds)) != len(self.seeds):
+            yield f"seeds {list(self.seeds)} name a seed twice"
+        if self.clean and self.utility is None:
+            yield "clean trains without canaries to compare utility, but there is no utility"
+
+    def _fitting_faults(self, plan: Plan, training: TrainingSpec) -> Iterator[str]:
+        """What does not fit together in the recipe, or in a variant with its own plan and training."""
+        if plan.rows_per_update not in (None, training.rows_per_update):
+            yield (
+                f"plan.rows_per_update is {plan.rows_per_update}, but an update of training takes "
+                f"{training.rows_per_update} rows: leave it out"
+            )
+        yield from plan.training_faults(training.epochs, training.packing, training.rows_per_update)
+        if self.clean and "clean" in plan.arms:
+            yield "plan.arms: the name 'clean' is taken by the run without canaries"
+        if self.audit.unseen is not None:
+            canaries = drafts(plan.only(next(iter(plan.arms))) if self.arms == "apart" else plan)
+            yield from map(str, unseen_faults(self.audit.unseen, plan.space, 2 * len(canaries)))
+
+    def _variant_faults(self, known: Collection[str]) -> Iterator[str]:
+        """Faults of all variants, those of the recipe itself left out."""
+        runs: dict[str, str] = {}
         for name, changes in self.variants.items():
             if not ARM_NAME.fullmatch(name):
-                faults.append(f"variants: {name!r} names folders: letters, digits, '_' and '-' only")
+                yield f"variants: {name!r} names folders: letters, digits, '_' and '-' only"
             if strange := [key for key in changes if key.split(".")[0] not in VARIED]:
-                faults.append(
-                    f"variants.{name}: {strange} must begin with {' or '.join(each + '.' for each in VARIED)}"
-                )
+                yield f"variants.{name}: {strange} must begin with {' or '.join(each + '.' for each in VARIED)}"
                 continue
             try:
-                self.variant(name)
+                plan, training = self._varied(changes)
             except RecipeError as error:
-                faults.append(f"variants.{name}: {error}")
-        if faults:
-            raise ValueError("; ".join(faults))
-        return self
+                yield from (f"variants.{name}: {fault}" for fault in error.faults)
+                continue
+            found = self._fitting_faults(plan, training)
+            yield from (f"variants.{name}: {fault}" for fault in found if fault not in known)
+            for word in [*(plan.arms if self.arms == "apart" else ["all"]), *(["clean"] if self.clean else [])]:
+                mine = f"{name!r} with {word!r}"
+                if (other := runs.setdefault(f"{name}-{word}", mine)) != mine:
+                    yield f"variants: {mine} and {other} name the same folder, {name}-{word}: rename one"
+
+    def _varied(self, changes: dict[str, Any]) -> tuple[Plan, TrainingSpec]:
+        """The plan and the training of a variant.
+
+        Raises:
+            RecipeError: they are at fault; all faults are named.
+        """
+        data = set_keys({key: getattr(self, key).model_dump(mode="json") for key in VARIED}, changes)
+        made = validate(_Varied, data)
+        return made.plan, made.training
 
     def variant(self, name: str) -> Recipe:
         """The recipe of one variant, which has no variants itself.
@@ -184,16 +211,6 @@ class Recipe(_Strict):
         """
         data = self.model_dump(mode="json", exclude={"variants"})
         return validate(Recipe, set_keys(data, self.variants[name]))
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Recipe:
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds {list(self.seeds)} name a seed twice")
-        if self.clean and self.utility is None:
-            raise ValueError("clean trains without canaries to compare utility, but there is no utility")
-        if self.clean and "clean" in self.plan.arms:
-            raise ValueError("plan.arms: the name 'clean' is taken by the run without canaries")
-        return self
 
 
 def load_recipe(
@@ -251,7 +268,8 @@ def source_of(name: str) -> dict[str, Any]:
         RecipeError: there is none, or it is no YAML mapping.
     """
     path = Path(name)
-    if not path.exists() and name in BUILT_IN:
+    # A folder that happens to be called so is none.
+    if not path.is_file() and name in BUILT_IN:
         path = Path(str(importlib.resources.files("davylamp") / "studies" / name / "recipe.yaml"))
     if not path.exists():
         raise RecipeError(Fault("recipe", name, f"a YAML file, or one of {', '.join(BUILT_IN)}"))

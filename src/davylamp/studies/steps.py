@@ -10,7 +10,7 @@ from typing import Any
 from davylamp.canaries import Manifest, Plan, Planted, plant
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
-from davylamp.errors import PlantingError, RunFolderError
+from davylamp.errors import Fault, InputError, PlantingError, RunFolderError
 from davylamp.rendering.render import Renderer
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, replaced_folder
@@ -83,10 +83,13 @@ def train_step(
         ModelError: the model cannot be used.
         PreflightError: a planted secret would receive no loss.
         TrainingError: the loss is not finite.
+        InputError: the training would not keep the canaries where the plan's schedules put them.
         StorageError: a file cannot be written.
     """
     manifest = Manifest.load(folder.manifest)
     manifest.check_planted(folder.planted)
+    if faults := manifest.plan.training_faults(spec.epochs, spec.packing, spec.rows_per_update):
+        raise InputError([Fault("training", "(as a whole)", "what fits the plan", fault) for fault in faults])
     records = read_corpus(folder.planted).records
     return _train(folder, records, manifest, model, spec, seed, chat_template, threads, reporter)
 
