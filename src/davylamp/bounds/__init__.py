@@ -18,6 +18,7 @@ from davylamp.bounds.claims import Advantage, ApproxDP, Claim, GaussianDP, pure_
 from davylamp.bounds.composition import compose
 from davylamp.bounds.curves import GroupedCurve, PointsCurve, curve_by_points, symmetrised
 from davylamp.bounds.dpsgd import DPSGD, dp_sgd
+from davylamp.bounds.epsilon import EpsilonBound, claim_epsilon, extraction_epsilon, gaussian_epsilon
 from davylamp.bounds.extraction import (
     Bracket,
     extraction_bound,
@@ -29,6 +30,7 @@ from davylamp.bounds.extraction import (
 )
 from davylamp.bounds.intervals import Interval, clopper_pearson, median_interval
 from davylamp.bounds.losses import SGDRun
+from davylamp.bounds.membership import default_calls, guess_members, guess_pairs, one_run_audit
 from davylamp.bounds.memorization import (
     FUNCTIONALS,
     Functional,
@@ -41,6 +43,8 @@ from davylamp.bounds.memorization import (
     memorization_cap,
     per_instance_caps,
 )
+from davylamp.bounds.one_run import Guesses, one_run_epsilon, one_run_p_value
+from davylamp.bounds.two_run import Counts, two_run_audit, two_run_epsilon
 
 __all__ = [
     "DPSGD",
@@ -51,10 +55,13 @@ __all__ = [
     "AuditPlan",
     "Bracket",
     "Claim",
+    "Counts",
     "Envelope",
+    "EpsilonBound",
     "Functional",
     "GaussianDP",
     "GroupedCurve",
+    "Guesses",
     "Interval",
     "KCopies",
     "PointsCurve",
@@ -62,23 +69,32 @@ __all__ = [
     "SGDRun",
     "audit",
     "average_kappa",
+    "claim_epsilon",
     "clopper_pearson",
     "compose",
     "conditional_gap",
     "counts_prior",
     "curve_by_points",
     "damping",
+    "default_calls",
     "dp_sgd",
     "epsilon_lower_bound",
     "explicit_prior",
     "extraction_bound",
+    "extraction_epsilon",
     "functional_table",
+    "gaussian_epsilon",
     "group_conversion",
+    "guess_members",
+    "guess_pairs",
     "k_copies",
     "median_interval",
     "memorization_cap",
     "min_entropy_threshold",
     "mu_lower_bound",
+    "one_run_audit",
+    "one_run_epsilon",
+    "one_run_p_value",
     "per_instance_caps",
     "plan_audit",
     "pure_dp",
@@ -87,6 +103,8 @@ __all__ = [
     "risk_regime",
     "safe_baseline",
     "symmetrised",
+    "two_run_audit",
+    "two_run_epsilon",
     "uniform_bits",
     "uniform_prior",
     "zipf_prior",
