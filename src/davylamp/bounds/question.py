@@ -74,7 +74,7 @@ class Question:
             InputError: one or more options are missing, malformed, out of range or at odds; all are named.
         """
         text = {name: value for name, value in given.items() if value is not None}
-        reader = _Reader(text)
+        reader = OptionReader(text)
         claim = reader.claim()
         prior = reader.attempt("prior", lambda v: parse_prior(str(v)))
         question = {
@@ -103,7 +103,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class _Reader:
+class OptionReader:
     """Reads options one by one and keeps the faults."""
 
     text: Mapping[str, str | Path]

@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
+from davylamp.cli.epsilon import audit_one_run, audit_two_run
 from davylamp.cli.output import JsonFlag, emit, emit_json
+from davylamp.errors import Fault, InputError
+
+bounds = typer.Typer(invoke_without_command=True)
+bounds.command("audit-one-run")(audit_one_run)
+bounds.command("audit-two-run")(audit_two_run)
 
 
 def _number(flag: str, words: str, metavar: str = "NUMBER") -> typer.models.OptionInfo:
@@ -15,7 +21,9 @@ def _number(flag: str, words: str, metavar: str = "NUMBER") -> typer.models.Opti
     return typer.Option(flag, help=words, metavar=metavar, show_default=False)  # type: ignore[no-any-return]
 
 
-def bounds(  # noqa: PLR0913, PLR0917 - one parameter an option, as typer reads them
+@bounds.callback()
+def _bounds(  # noqa: PLR0913, PLR0917 - one parameter an option, as typer reads them
+    context: typer.Context,
     epsilon: Annotated[str | None, _number("--epsilon", "Claim: privacy loss of (eps, delta)-DP, nats.")] = None,
     delta: Annotated[str | None, _number("--delta", "Claim: delta of (eps, delta)-DP (default: 0, pure DP).")] = None,
     mu: Annotated[str | None, _number("--mu", "Claim: mu of Gaussian DP.")] = None,
@@ -69,6 +77,12 @@ def bounds(  # noqa: PLR0913, PLR0917 - one parameter an option, as typer reads 
     One claim: --epsilon (with --delta), --mu, --dpsgd or --points. Every answer is for adding or removing one
     record, and holds for replacing it if the claim does. Example: davylamp bounds --epsilon 4 --risk 0.1
     """
+    if context.invoked_subcommand is not None:
+        early = [name for name, value in context.params.items() if value is not None and value is not False]
+        if early:
+            why = f"Options of {context.invoked_subcommand} come after its name."
+            raise InputError([Fault(f"--{name}", str(context.params[name]), "absent here", why) for name in early])
+        return
     from davylamp.bounds.answers import answer, boundary_html, sentences, table_lines
     from davylamp.bounds.question import Question
     from davylamp.runs.files import write_text

@@ -57,7 +57,7 @@ app.command()(audit)
 app.command()(report)
 app.command()(run)
 app.add_typer(studies, name="studies")
-app.command()(bounds)
+app.add_typer(bounds, name="bounds")
 app.command()(kappa)
 
 
