@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from davylamp.canaries.manifest import Canary, Manifest
+from davylamp.errors import InputError
 from davylamp.release.base import Access, Decoding
 from davylamp.rendering.tokenizer import TokenizerView
 
@@ -93,3 +94,49 @@ def asked(manifest: Manifest, prompt: str) -> tuple[Canary, str]:
         if before in prompt:
             return canary, prompt.split(before)[1].split(after, maxsplit=1)[0]
     raise AssertionError(f"no canary in {prompt!r}")
+
+
+Table = Callable[[str, str], float]
+"""From the text of a prompt and a code to the log-likelihood in nats of that code after it."""
+
+
+class TabledRelease:
+    """Gives each code after each prompt the log-likelihood of a table; answers nothing else.
+
+    All of it lies on the code's first token, since only the sum is told apart by a rank.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, table: Table) -> None:
+        self._tokenizer = tokenizer
+        self._table = table
+        self._turn = tokenizer.convert_tokens_to_ids("<|assistant|>")
+        self.access = frozenset({Access.LOGPROBS})
+        self.name = "tabled"
+
+    @property
+    def tokenizer(self) -> TokenizerView:
+        return self._tokenizer
+
+    def logprobs(
+        self, prefixes: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
+    ) -> list[NDArray[np.float64]]:
+        answers = []
+        for prefix, each in zip(prefixes, continuations, strict=True):
+            prompt = self._tokenizer.decode(list(prefix)[: list(prefix).index(self._turn)])
+            answers.append(np.zeros(len(each)))
+            answers[-1][0] = self._table(prompt, self._tokenizer.decode(list(each)).strip())
+        return answers
+
+
+def decoded(manifest: Manifest, shown: str) -> str | None:
+    """The code that a text shows, in clear or in an encoding of the plan's arms; nothing where it shows none."""
+    if shown in manifest.space:
+        return shown
+    for arm in manifest.plan.arms:
+        own = manifest.plan.encoding_of(arm)
+        try:
+            if own is not None:
+                return own.decode(shown, manifest.space)
+        except InputError:
+            continue
+    return None

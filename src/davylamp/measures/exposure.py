@@ -55,7 +55,9 @@ class Exposure:
     channel = "the record's own prefix"
     access = (Access.LOGPROBS,)
 
-    def __init__(self, manifest: Manifest, renderer: Renderer, pool: int | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, renderer: Renderer, pool: int | None = None, shown: Sequence[str] = ()
+    ) -> None:
         """List or draw the candidates.
 
         Args:
@@ -63,14 +65,14 @@ class Exposure:
             renderer: renders as training did.
             pool: rank among so many candidates, the true secret and decoys drawn uniformly from the space, none of
                 them planted; the whole space if none, or :data:`POOL` where that is too large to be listed.
+            shown: codes that prompts will show beside those of the manifest, so that none of them may be a decoy.
 
         Raises:
-            InputError: the pool is larger than the space has secrets that were not planted.
+            InputError: the pool is larger than the space has secrets that are neither planted nor shown.
         """
         self.read = 0
         self.internal = 0
         self._manifest = manifest
-        secrets = [canary.secret for canary in manifest.canaries]
         if pool is None and manifest.space.size > MAX_CANDIDATES:
             pool = POOL
         if pool is None:
@@ -78,13 +80,15 @@ class Exposure:
             self._ranked: NDArray[np.int64] = np.arange(len(self._candidates))
         else:
             # A model that learnt the set of planted secrets lifts them all, so that none of them may be a decoy.
-            taken = {*secrets, *(canary.replacement for canary in manifest.canaries)}
+            codes = [canary.secret for canary in manifest.canaries]
+            codes += [canary.replacement for canary in manifest.canaries]
+            taken = dict.fromkeys([*codes, *shown])
             left = manifest.space.size - len(taken)
             if pool - 1 > left:
                 allowed = f"at most {left + 1:,}: the space holds {manifest.space.size:,}, {len(taken)} are taken"
                 raise InputError(Fault("audit.pool", pool, allowed, "Leave it out to rank among the whole space."))
             decoys = manifest.space.draw(stream(manifest.plan.seed, "decoys"), pool - 1, exclude=taken)
-            self._candidates = (*decoys, *secrets, *(canary.replacement for canary in manifest.canaries))
+            self._candidates = (*decoys, *taken)
             self._ranked = np.arange(len(decoys))
         self.candidates = manifest.space.size if pool is None else pool
         self._places = {secret: index for index, secret in enumerate(self._candidates)}
@@ -92,13 +96,20 @@ class Exposure:
         self._trees: dict[int, tuple[CandidateTokens, TokenTree]] = {}
         self._planted = sorted(self._places[canary.secret] for canary in manifest.planted())
 
-    def measure(self, release: Release, probes: Sequence[Probe], reporter: Reporter = QUIET) -> list[Reading]:
+    def measure(
+        self,
+        release: Release,
+        probes: Sequence[Probe],
+        reporter: Reporter = QUIET,
+        carriers: Sequence[Canary] | None = None,
+    ) -> list[Reading]:
         """Read every canary under every probe that applies to it.
 
         Args:
             release: the trained model.
             probes: what the prompts show.
             reporter: shows progress.
+            carriers: ask with these in place of the manifest's canaries.
 
         Returns:
             For each canary, probe and code that is looked for, the exposure, the rank, the number tied, the rank
@@ -111,7 +122,7 @@ class Exposure:
         require(release, self.name, *self.access)
         asked = [
             (canary, probe, target)
-            for canary, probe in probed(self._manifest, probes)
+            for canary, probe in probed(self._manifest, probes, carriers)
             for target in probe.targets(canary)
         ]
         readings: list[Reading] = []

@@ -40,7 +40,9 @@ class Probe(enum.Enum):
         if self is Probe.ORIGINAL:
             return canary.secret
         if self is Probe.CUE_MASKED:
-            return _WORD.sub("*", manifest.shown_in_training(canary))
+            # The alphabet may hold signs that no word has; left as they are, they would show the secret.
+            word = rf"(?:\w|[{re.escape(manifest.space.alphabet)}])+"
+            return re.sub(word, "*", manifest.shown_in_training(canary))
         if self is Probe.REPLACEMENT_ENCODED:
             return canary.shown(manifest.space, manifest.mask, canary.replacement)
         return canary.replacement
@@ -58,9 +60,6 @@ class Probe(enum.Enum):
         if self is Probe.ORIGINAL:
             return canary.context != "visible"
         return self is not Probe.REPLACEMENT_ENCODED or canary.context == "encoded"
-
-
-_WORD = re.compile(r"\w+")
 
 
 def probe_record(manifest: Manifest, canary: Canary, shown: str, secret: str) -> Record:
@@ -89,9 +88,18 @@ def first_span(manifest: Manifest, canary: Canary, shown: str, secret: str) -> t
     return canary.carrier.secret_spans(manifest.shape, shown, secret)[0]
 
 
-def probed(manifest: Manifest, probes: Sequence[Probe]) -> list[tuple[Canary, Probe]]:
-    """Every canary that is asked for, under every probe that applies to it."""
-    return [(canary, probe) for canary in manifest.measured() for probe in probes if probe.applies(canary)]
+def probed(
+    manifest: Manifest, probes: Sequence[Probe], carriers: Sequence[Canary] | None = None
+) -> list[tuple[Canary, Probe]]:
+    """Every canary that is asked for, under every probe that applies to it.
+
+    Args:
+        manifest: what was planted.
+        probes: what the prompts show.
+        carriers: ask with these in place of the manifest's canaries.
+    """
+    asked = manifest.measured() if carriers is None else carriers
+    return [(canary, probe) for canary in asked for probe in probes if probe.applies(canary)]
 
 
 def secret_tokens(manifest: Manifest, renderer: Renderer, pairs: Sequence[tuple[Canary, Probe]]) -> list[SecretTokens]:

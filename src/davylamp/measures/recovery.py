@@ -38,14 +38,28 @@ class Recovery:
         self._manifest = manifest
         self._renderer = renderer
 
-    def measure(self, release: Release, probes: Sequence[Probe], reporter: Reporter = QUIET) -> list[Reading]:
+    def measure(
+        self,
+        release: Release,
+        probes: Sequence[Probe],
+        reporter: Reporter = QUIET,
+        carriers: Sequence[Canary] | None = None,
+    ) -> list[Reading]:
         """Read every canary under every probe that applies to it.
+
+        Args:
+            release: the trained model.
+            probes: what the prompts show.
+            reporter: shows progress.
+            carriers: ask with these in place of the manifest's canaries.
 
         Raises:
             AccessError: the release does not generate.
         """
         require(release, self.name, *self.access)
-        canaries = probed(self._manifest, probes)
+        canaries = probed(self._manifest, probes, carriers)
+        if not canaries:
+            return []
         with reporter.task("recovery", 2) as advance:
             readings = self._forced(release, canaries)
             advance(1)

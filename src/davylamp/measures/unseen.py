@@ -16,11 +16,13 @@ from davylamp.measures.recovery import Recovery
 from davylamp.release.base import Release
 from davylamp.rendering.render import Renderer
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.secrets import stream
+from davylamp.secrets import AlphabetSpace, stream
 from davylamp.secrets.encodings import encoding
 
 CLEAR = "unseen"
 """The probe that shows an unseen code in clear; ``unseen:NAME`` shows it in an encoding."""
+MARK = ".u"
+"""Stands between a carrier's id and the number of the code that it shows."""
 
 
 class UnseenSettings(BaseModel):
@@ -49,6 +51,46 @@ class UnseenSettings(BaseModel):
             raise ValueError(str(error)) from error
 
 
+def unseen_codes(manifest: Manifest, count: int) -> list[str]:
+    """Distinct codes that no canary of a manifest holds, the same for the same manifest.
+
+    Raises:
+        InputError: the space has fewer left.
+    """
+    return manifest.space.draw(stream(manifest.plan.seed, "unseen"), count, exclude=_held(manifest))
+
+
+def unseen_faults(settings: UnseenSettings, space: AlphabetSpace, taken: int) -> list[Fault]:
+    """What keeps unseen codes from being drawn and shown; empty if nothing does.
+
+    Args:
+        settings: how many codes, and how they are shown.
+        space: what they are drawn from.
+        taken: codes that canaries hold, replacements included.
+    """
+    faults = [
+        Fault("audit.unseen.encodings", name, "an encoding of this space", fault)
+        for name in settings.encodings or ()
+        for fault in encoding(name).faults(space)
+    ]
+    left = max(0, space.size - taken)
+    if settings.codes > left:
+        allowed = f"at most {left:,}: the space holds {space.size:,}, canaries take {taken:,}"
+        faults.append(Fault("audit.unseen.codes", settings.codes, allowed))
+    return faults
+
+
+def carrier_of(name: str) -> tuple[str, int | None]:
+    """The canary of a reading's id, and the number of the unseen code that was shown in its place, if one was."""
+    canary, mark, number = name.partition(MARK)
+    return canary, int(number) if mark else None
+
+
+def _held(manifest: Manifest) -> list[str]:
+    """Secrets and replacements of all canaries, auxiliary ones included."""
+    return [code for canary in manifest.canaries for code in (canary.secret, canary.replacement)]
+
+
 class Unseen:
     """Copying and cue-following, told apart from remembering by codes that are planted nowhere.
 
@@ -74,21 +116,15 @@ class Unseen:
         Raises:
             InputError: the space has fewer codes left than are asked for, or an encoding cannot be used on it.
         """
-        self._manifest = manifest
-        self._renderer = renderer
-        self._settings = settings
-        self._pool = pool
-        own = (arm.name for name in manifest.plan.arms if (arm := manifest.plan.encoding_of(name)))
-        self._encodings = tuple(dict.fromkeys(own)) if settings.encodings is None else settings.encodings
-        faults = [
-            Fault("audit.unseen.encodings", name, "an encoding of this space", fault)
-            for name in self._encodings
-            for fault in encoding(name).faults(manifest.space)
-        ]
+        faults = unseen_faults(settings, manifest.space, len(set(_held(manifest))))
         if faults:
             raise InputError(faults)
-        taken = [code for canary in manifest.canaries for code in (canary.secret, canary.replacement)]
-        self._codes = manifest.space.draw(stream(manifest.plan.seed, "unseen"), settings.codes, exclude=taken)
+        self._manifest = manifest
+        own = (arm.name for name in manifest.plan.arms if (arm := manifest.plan.encoding_of(name)))
+        self._encodings = tuple(dict.fromkeys(own)) if settings.encodings is None else settings.encodings
+        self._codes = unseen_codes(manifest, settings.codes)
+        self._recovery = Recovery(manifest, renderer)
+        self._exposure = Exposure(manifest, renderer, pool, self._codes) if settings.exposure else None
 
     def measure(self, release: Release, reporter: Reporter = QUIET) -> list[Reading]:
         """Read every code in clear and in each encoding.
@@ -107,13 +143,13 @@ class Unseen:
 
     def _ask(self, release: Release, probe: Probe, name: str | None, reporter: Reporter) -> list[Reading]:
         carriers = list(self._carriers(name))
-        asked = self._manifest.model_copy(update={"canaries": tuple(carriers)})
-        found = Recovery(asked, self._renderer).measure(release, (probe,), reporter)
-        if self._settings.exposure:
-            found += Exposure(asked, self._renderer, self._pool).measure(release, (probe,), reporter)
-        contexts = {canary.id: arm.context for canary in carriers if (arm := self._manifest.plan.arms[canary.arm])}
+        found = self._recovery.measure(release, (probe,), reporter, carriers)
+        if self._exposure is not None:
+            found += self._exposure.measure(release, (probe,), reporter, carriers)
+        # A carrier stands in the context in which its code is shown now; its readings say that of training.
+        contexts = {canary.id: canary.context for canary in self._manifest.canaries}
         label = CLEAR if name is None else f"{CLEAR}:{name}"
-        return [replace(reading, probe=label, context=contexts[reading.canary]) for reading in found]
+        return [replace(reading, probe=label, context=contexts[carrier_of(reading.canary)[0]]) for reading in found]
 
     def _carriers(self, name: str | None) -> Iterator[Canary]:
         """A focus canary for each code, shown in its place."""
@@ -122,7 +158,7 @@ class Unseen:
             canary = focus[number % len(focus)]
             yield canary.model_copy(
                 update={
-                    "id": f"{canary.id}.u{number:04d}",
+                    "id": f"{canary.id}{MARK}{number:04d}",
                     "role": "unseen",
                     "replacement": code,
                     "context": "redacted" if name is None else "encoded",
