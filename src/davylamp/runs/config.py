@@ -137,12 +137,14 @@ def merge(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     """
     result: dict[str, Any] = _copy(data)
     for key, value in changes.items():
-        if key.endswith("!"):
-            result[key[:-1]] = _copy(value)
-        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
-            result[key] = merge(result[key], value)
+        whole = isinstance(key, str) and key.endswith("!")
+        name = key[:-1] if whole else key
+        if isinstance(value, Mapping):
+            # Where there is nothing to lay it over, too, since keys inside it may end in the mark.
+            below = result.get(name)
+            result[name] = merge(below if isinstance(below, Mapping) and not whole else {}, value)
         else:
-            result[key] = _copy(value)
+            result[name] = value
     return result
 
 

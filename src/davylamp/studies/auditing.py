@@ -256,11 +256,13 @@ def _readings(
     from davylamp.measures.unseen import Unseen
 
     exposure = Exposure(manifest, renderer, spec.pool)
+    # Made before anything is read, so that settings that do not fit cost no reading.
+    unseen = None if spec.unseen is None else Unseen(manifest, renderer, spec.unseen, spec.pool)
     found = exposure.measure(release, spec.exposure_probes, reporter)
     found += Recovery(manifest, renderer).measure(release, spec.probes, reporter)
     found += _token_readings(release, renderer, manifest, spec, reporter, base)
-    if spec.unseen is not None:
-        found += Unseen(manifest, renderer, spec.unseen, spec.pool).measure(release, reporter)
+    if unseen is not None:
+        found += unseen.measure(release, reporter)
     notes = {
         "candidates": exposure.candidates,
         "merged": exposure.merged(),

@@ -11,7 +11,8 @@ from davylamp.report.data import ReportData, collect
 from davylamp.report.study import StudyResult
 from davylamp.runs import files
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.studies.protocol.analysis import compare, find, readings_of, utilities_below
+from davylamp.studies.protocol.analysis import compare, readings_of
+from davylamp.studies.protocol.shapes import find, utilities_by_model
 from davylamp.studies.protocol.spec import Size, Study, TaskName
 from davylamp.studies.recipe import Recipe
 from davylamp.studies.runner import Task, run_recipe, tasks_of
@@ -58,16 +59,17 @@ def run_study(
     Raises:
         DavylampError: a run failed, or the readings do not hold what the study compares.
     """
+    _drop_damaged(out / "study.json")
     outcome = run_recipe(recipe, out, reporter, jobs=jobs, threads=threads)
     tasks = list(tasks_of(recipe, out))
-    result = analyse(study, recipe, tasks, out, task=task, size=size, seconds=_spent(out, outcome.seconds))
+    result = analyse(study, tasks, out, task=task, size=size, seconds=_spent(out, outcome.seconds))
     files.write_json(out / "study.json", result.model_dump(mode="json"))
     data = collect(out)
     return StudyOutcome(result, data, write_report(data, out))
 
 
 def analyse(
-    study: Study, recipe: Recipe, tasks: Sequence[Task], out: Path, *, task: TaskName, size: Size, seconds: float
+    study: Study, tasks: Sequence[Task], out: Path, *, task: TaskName, size: Size, seconds: float
 ) -> StudyResult:
     """What the finished runs of a study show.
 
@@ -86,7 +88,7 @@ def analyse(
         size=size,
         confidence=study.confidence,
         compared=compared,
-        shapes=find(study, frame, compared, utilities_below(out), tuple(recipe.plan.arms)),
+        shapes=find(study, frame, compared, utilities_by_model(tasks, out)),
         seconds=seconds,
     )
 
@@ -94,7 +96,21 @@ def analyse(
 def _spent(out: Path, seconds: dict[str, float]) -> float:
     """Wall time of all steps, those of earlier calls on the same folder included."""
     path = out / "seconds.json"
-    known = files.read_json(path) if path.is_file() else {}
-    known |= seconds
+    try:
+        kept = files.read_json(path) if path.is_file() else {}
+    except (OSError, ValueError):
+        # What took how long is worth less than the study.
+        kept = {}
+    known = {step: float(taken) for step, taken in kept.items() if isinstance(taken, int | float)} | seconds
     files.write_json(path, known)
-    return float(sum(known.values()))
+    return sum(known.values())
+
+
+def _drop_damaged(path: Path) -> None:
+    """Remove a result that cannot be read, or is of another version: the report could not be made beside it."""
+    try:
+        StudyResult.model_validate(files.read_json(path))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        path.unlink(missing_ok=True)

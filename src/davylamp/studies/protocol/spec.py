@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from davylamp.errors import Fault, RecipeError
 from davylamp.runs.config import load_yaml, merge, validate
+from davylamp.studies.protocol.checks import unread
 from davylamp.studies.recipe import Recipe, build_recipe, source_of
 
 Size = Literal["cpu", "paper"]
@@ -171,7 +172,8 @@ def load_study(name: str) -> Study:
         RecipeError: the file or its content is at fault; all faults are named.
     """
     path = Path(name)
-    if not path.exists() and name in CATALOGUE:
+    # A folder that happens to be called so is none.
+    if not path.is_file() and name in CATALOGUE:
         path = Path(str(_here() / "catalogue" / f"{name}.yaml"))
     if not path.exists():
         raise RecipeError(Fault("study", name, f"a YAML file, or one of {', '.join(CATALOGUE)}"))
@@ -198,7 +200,7 @@ def study_recipe(
         held_out: a file that takes the place of the utility's corpus.
 
     Raises:
-        RecipeError: what they make together is no recipe; all faults are named.
+        RecipeError: what they make together is no recipe, or reads less than the study compares; all faults are named.
     """
     task = task or study.task
     layers = [
@@ -211,7 +213,12 @@ def study_recipe(
     for layer in layers:
         made = merge(made, layer)
     made["name"] = f"{study.name} ({task}, {size})"
-    return build_recipe(made, overrides, data=data, held_out=held_out)
+    recipe = build_recipe(made, overrides, data=data, held_out=held_out)
+    # After hours of training would be too late.
+    faults = list(unread(study, recipe))
+    if faults:
+        raise RecipeError(faults)
+    return recipe
 
 
 def _here() -> Any:
