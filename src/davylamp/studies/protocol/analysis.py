@@ -25,12 +25,16 @@ _SALT = os.urandom(16)
 """Keeps the keys of one process from being worked out by another."""
 
 
+WITHIN = {"top": 1, "top10": 10}
+"""Measures that are 1 where the code's rank is at most so large, and 0 elsewhere."""
+
+
 def readings_of(tasks: Sequence[Task]) -> pl.DataFrame:
     """The readings of every audited run, with the run's variant and a key that is one for one canary.
 
     Returns:
         The columns of :data:`davylamp.measures.readings.SCHEMA` and ``run``, ``variant`` and ``key``; where
-        exposure was read, ``top`` is a measure too.
+        exposure was read, those of :data:`WITHIN` are measures too.
 
     Raises:
         RunFolderError: a run lacks its readings, or they are of other canaries than its manifest.
@@ -50,10 +54,14 @@ def readings_of(tasks: Sequence[Task]) -> pl.DataFrame:
             )
         )
     whole = pl.concat(frames)
-    top = whole.filter(pl.col("measure") == "rank").with_columns(
-        measure=pl.lit("top"), value=(pl.col("value") == 1).cast(pl.Float64), unit=pl.lit("success")
+    ranks = whole.filter(pl.col("measure") == "rank")
+    return pl.concat([whole, *(_within(ranks, name, rank) for name, rank in WITHIN.items())])
+
+
+def _within(ranks: pl.DataFrame, name: str, rank: int) -> pl.DataFrame:
+    return ranks.with_columns(
+        measure=pl.lit(name), value=(pl.col("value") <= rank).cast(pl.Float64), unit=pl.lit("success")
     )
-    return pl.concat([whole, top])
 
 
 def _keys(task: Task, manifest: Manifest, names: Iterable[str]) -> dict[str, str]:
@@ -164,6 +172,7 @@ def _side(side: dict[str, Any], keys: Sequence[str]) -> str:
     forms = {"dose": "dose {}", "probe": "probe {}", "target": "{} code"}
     words = {
         "top": "rank 1",
+        "top10": "rank 10 or better",
         "greedy_recovery": "said exactly",
         "model": "fine-tuned",
         "reference": "before fine-tuning",
@@ -184,7 +193,7 @@ def _seeds(found: Paired) -> Iterator[SeedPart]:
 
 
 def _plural(measure: str) -> str:
-    return {"exposure": "exposures", "greedy_recovery": "recoveries", "top": "ranks"}.get(measure, f"{measure} values")
+    return {"exposure": "exposures", "greedy_recovery": "recoveries", "top": "ranks", "top10": "ranks"}.get(measure, f"{measure} values")
 
 
 def _finite(value: float) -> float | None:

@@ -45,7 +45,7 @@ class Select(_Strict):
         role: of canaries of this role.
         probe: under this probe.
         target: of this code.
-        measure: of this measure; ``top`` is 1 where the code has rank 1, and 0 elsewhere.
+        measure: of this measure; ``top`` is 1 where the code has rank 1, ``top10`` where its rank is at most 10.
         release: of the trained model, or of the ``reference``, which is the model before fine-tuning.
     """
 
