@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from typing import Literal
+import copy
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from davylamp.errors import RecipeError
-from davylamp.runs.config import apply_overrides, load_yaml, parse_yaml, validate
+from davylamp.runs.config import apply_overrides, load_yaml, merge, parse_yaml, set_keys, validate
 
 
 class Inner(BaseModel):
@@ -124,3 +127,129 @@ def test_values_that_do_not_fit_together_are_named_with_those_that_are_wrong_by_
     with pytest.raises(RecipeError) as caught:
         validate(Holder, {"inner": {"names": {"x": "one"}}}, "recipe")
     assert [fault.field for fault in caught.value.faults] == ["recipe.inner.names.x"]
+
+
+# --- merge and set_keys
+
+LEAF = (
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.text("xyz", max_size=2)
+    | st.lists(st.integers(0, 3), max_size=2)
+)
+NAMES = st.sampled_from(["a", "b", "c", "d.e"])
+TREES = st.recursive(
+    st.dictionaries(NAMES, LEAF, max_size=3),
+    lambda inner: st.dictionaries(NAMES, LEAF | inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def leaves(data: dict[str, Any], *place: str) -> dict[tuple[str, ...], Any]:
+    """Every value that is no mapping, or an empty one, by its place."""
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in data.items():
+        inner = leaves(value, *place, key) if isinstance(value, dict) else {}
+        found |= inner or {(*place, key): value}
+    return found
+
+
+def at(data: Any, place: tuple[str, ...]) -> Any:
+    for key in place:
+        data = data[key]
+    return data
+
+
+@given(TREES, TREES)
+def test_what_is_laid_over_stays_and_what_it_does_not_speak_of_too(below, over):
+    before = copy.deepcopy((below, over))
+    made = merge(below, over)
+    for place, value in leaves(over).items():
+        # An empty mapping changes nothing of a mapping below it.
+        if value != {}:
+            assert at(made, place) == value
+    for place, value in leaves(below).items():
+        covered = any(place[: len(other)] == other or other[: len(place)] == place for other in leaves(over))
+        if not covered:
+            assert at(made, place) == value
+    assert (below, over) == before
+
+
+@given(TREES)
+def test_nothing_laid_over_changes_nothing_and_the_same_again_neither(data):
+    assert merge(data, {}) == data
+    assert merge({}, data) == data
+    assert merge(data, data) == data
+    made = merge(data, {})
+    made["a"] = made.get("a") or {}
+    if isinstance(made["a"], dict):
+        made["a"]["new"] = 1
+        assert "new" not in (data.get("a") or {})
+
+
+@given(TREES, TREES, TREES)
+def test_layers_may_be_laid_together_first(one, two, three):
+    """What is a mapping in one layer and a value in the next is where the order of laying matters."""
+    kinds = [{place: isinstance(value, dict) for place, value in every(each).items()} for each in (one, two, three)]
+    places = set().union(*kinds)
+    if all(len({kind[place] for kind in kinds if place in kind}) == 1 for place in places):
+        assert merge(merge(one, two), three) == merge(one, merge(two, three))
+
+
+def every(data: dict[str, Any], *place: str) -> dict[tuple[str, ...], Any]:
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in data.items():
+        found[*place, key] = value
+        if isinstance(value, dict):
+            found |= every(value, *place, key)
+    return found
+
+
+@given(TREES, TREES)
+def test_a_marked_key_replaces_the_whole_of_what_was_there(below, over):
+    assert merge(below, {"a!": over}) == {**below, "a": over}
+    # Where there is nothing below it, and inside another marked key, too.
+    assert merge(below, {"new": {"a!": over}}) == {**below, "new": {"a": over}}
+    assert merge(below, {"a!": {"b!": over}}) == {**below, "a": {"b": over}}
+    assert merge({"a": 3}, {"a": {"b!": over}}) == {"a": {"b": over}}
+
+
+@pytest.mark.parametrize("value", [None, 3, [1], "x"])
+def test_a_marked_key_may_hold_what_is_no_mapping(value):
+    assert merge({"a": {"b": 1}, "c": 2}, {"a!": value}) == {"a": value, "c": 2}
+
+
+def test_keys_that_are_no_texts_are_left_to_the_schema():
+    assert merge({1: {"a": 1}}, {1: {"b": 2}, None: 3}) == {1: {"a": 1, "b": 2}, None: 3}
+
+
+@given(TREES, st.dictionaries(st.sampled_from(["a", "a.b", "c.d.e", "b"]), LEAF | TREES, max_size=3))
+def test_set_keys_sets_the_last_of_what_is_given_and_leaves_its_inputs(data, values):
+    before = copy.deepcopy((data, values))
+    try:
+        made = set_keys(data, values)
+    except RecipeError:
+        made = None
+    assert (data, values) == before
+    if made is not None and values:
+        key, value = list(values.items())[-1]
+        assert at(made, tuple(key.split("."))) == value
+
+
+def test_an_outer_key_that_holds_nothing_is_taken_for_an_empty_mapping():
+    data = {"plan": {"auxiliary": None}, "other": 1}
+    assert set_keys(data, {"plan.auxiliary.doses": [8], "plan.auxiliary.schedule.window": "early"}) == {
+        "plan": {"auxiliary": {"doses": [8], "schedule": {"window": "early"}}},
+        "other": 1,
+    }
+    assert data == {"plan": {"auxiliary": None}, "other": 1}
+
+
+def test_values_are_set_as_they_are_and_every_fault_is_named():
+    # No YAML is read: this text stays a text.
+    assert set_keys({}, {"a": "[1, 2]"}) == {"a": "[1, 2]"}
+    assert set_keys({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}) == {"a": {"b": 3}}
+    with pytest.raises(RecipeError) as caught:
+        set_keys({"a": 1, "b": [2]}, {"a.x": 1, "b.y.z": 2, "c.d": 3})
+    assert [fault.field for fault in caught.value.faults] == ["a.x", "b.y.z"]

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from davylamp.errors import RecipeError
-from davylamp.studies.recipe import BUILT_IN, load_recipe
+from davylamp.measures.probes import Probe
+from davylamp.studies.recipe import BUILT_IN, build_recipe, load_recipe, source_of
 from support.recipes import tiny_recipe, write_corpus, write_yaml
 
 
@@ -90,3 +91,152 @@ def test_an_arm_names_a_folder_inside_the_run(tmp_path, data, arm):
 def test_an_arm_does_not_take_the_clean_runs_folder(tmp_path, data):
     data["plan"]["arms"] = {"clean": {"context": "redacted"}}
     assert "'clean' is taken" in faults_of(tmp_path, data, "clean=true")["recipe"]
+
+
+# --- unseen codes, the model before, and schedules
+
+
+def test_an_audit_may_show_unseen_codes_and_ask_the_model_before(tmp_path, data):
+    path = write_yaml(tmp_path / "r.yaml", data)
+    plain = load_recipe(str(path)).audit
+    assert (plain.unseen, plain.before, plain.probes) == (None, False, tuple(Probe))
+    audit = load_recipe(str(path), ["audit.unseen={codes: 12, encodings: [cyclic_shift( 1 )]}", "audit.before=true"])
+    assert audit.audit.unseen.model_dump() == {"codes": 12, "encodings": ("cyclic_shift(1)",), "exposure": False}
+    assert audit.audit.before
+
+
+def test_unseen_codes_that_do_not_fit_the_space_are_refused_before_anything_is_loaded(tmp_path, data):
+    # 125 codes; an arm has 4 focus canaries, 2 twins and the positive control, each with a replacement: 14.
+    load_recipe(str(write_yaml(tmp_path / "fits.yaml", data)), ["audit.unseen.codes=111"])
+    assert (
+        "audit.unseen.codes is 112; allowed: at most 111: the space holds 125, canaries take 14"
+        in (faults_of(tmp_path, data, "audit.unseen.codes=112")["recipe"])
+    )
+    # Secrets of the alphabet 01 are their own bits.
+    settings = ["audit.unseen={codes: 500, encodings: [binary, ascii]}", "plan.space={alphabet: '01', length: 9}"]
+    said = faults_of(tmp_path, data, *settings, "seeds=[1, 1]")["recipe"]
+    assert "audit.unseen.codes is 500; allowed: at most 498" in said
+    assert "audit.unseen.encodings is 'binary'; allowed: an encoding of this space" in said
+    assert "'ascii'" not in said
+    assert "twice" in said
+    assert "audit.unseen.encodings" in faults_of(tmp_path, data, "audit.unseen.encodings=[morse]")
+    # Both arms together hold 26.
+    assert "at most 99" in faults_of(tmp_path, data, "audit.unseen.codes=100", "arms=together")["recipe"]
+
+
+def test_faults_of_a_schedule_are_named_together(tmp_path, data):
+    data["plan"]["schedule"] = {"window": "late"}
+    said = faults_of(
+        tmp_path, data, "training.epochs=2", "training.packing=true", "plan.rows_per_update=3", "seeds=[1,1]"
+    )
+    assert "plan.rows_per_update is 3, but an update of training takes 4 rows" in said["recipe"]
+    assert "each of the 2 epochs" in said["recipe"]
+    assert "without packing" in said["recipe"]
+    assert "twice" in said["recipe"]
+    load_recipe(str(tmp_path / "r.yaml"), ["plan.rows_per_update=4"])
+
+
+# --- variants
+
+
+def variants(data, **changes):
+    return {**data, "variants": changes}
+
+
+def test_a_variant_is_the_recipe_with_some_keys_changed(tmp_path, data):
+    data = variants(
+        data,
+        same={},
+        late={"plan.schedule.window": "late", "training.schedule": "cosine"},
+        more={"plan.auxiliary": {"doses": [2]}, "plan.doses": [2]},
+    )
+    recipe = load_recipe(str(write_yaml(tmp_path / "r.yaml", data)), ["seeds=[3]"])
+    assert recipe.variant("same") == recipe.model_copy(update={"variants": {}})
+    late, more = recipe.variant("late"), recipe.variant("more")
+    assert (late.plan.schedule.window, late.training.schedule, late.variants) == ((0.8, 1.0), "cosine", {})
+    assert (more.plan.auxiliary.doses, more.plan.auxiliary.per_dose, more.plan.doses) == ((2,), 16, (2,))
+    assert late.plan.model_copy(update={"schedule": recipe.plan.schedule}) == recipe.plan
+    assert (late.seeds, late.audit, late.model) == (recipe.seeds, recipe.audit, recipe.model)
+    # The recipe itself is as it was.
+    assert (recipe.training.schedule, recipe.plan.auxiliary, recipe.plan.doses) == ("constant", None, (1, 2))
+
+
+def test_faults_of_all_variants_are_named_with_those_of_the_recipe(tmp_path, data):
+    data = variants(
+        data,
+        fine={"training.epochs": 2},
+        late={"plan.schedule.window": "late", "training.epochs": 3},
+        wrong={"plan.doses": [0], "training.schedule": "cosin", "plan.arms.visible.contxt": "x"},
+        model={"model": "other", "audit.pool": 100},
+        **{"a/b": {}},
+        deep={"plan.seed.x": 1},
+        unseen={"plan.space.length": 1},
+    )
+    faults = faults_of(tmp_path, data, "seeds=[2, 2]", "audit.unseen.codes=20", "training.epochs=none")
+    assert set(faults) == {"training.epochs", "recipe"}
+    said = faults["recipe"]
+    for part in (
+        "seeds [2, 2] name a seed twice",
+        "variants.late: a schedule places canaries in the planted file, which each of the 3 epochs",
+        "variants.wrong: plan.doses.0 is 0",
+        "variants.wrong: training.schedule is 'cosin'",
+        "variants.wrong: plan.arms.visible.contxt is 'x'; allowed: no such key",
+        "variants.model: ['model', 'audit.pool'] must begin with plan. or training.",
+        "variants: 'a/b' names folders",
+        "variants.deep: plan.seed.x is 1",
+        "variants.unseen: audit.unseen.codes is 20; allowed: at most 0: the space holds 5, canaries take 14",
+    ):
+        assert part in said
+    assert "variants.fine" not in said
+
+
+def test_a_fault_of_the_recipe_is_said_once_and_not_of_every_variant(tmp_path, data):
+    data = variants(data, one={}, two={"training.schedule": "cosine"}, three={"training.packing": True})
+    data["plan"]["schedule"] = {"window": "early"}
+    said = faults_of(tmp_path, data, "training.epochs=2")["recipe"]
+    assert said.count("a schedule places canaries") == 1
+    assert "variants.three" in said
+    assert "variants.one" not in said
+    assert "variants.two" not in said
+
+
+@pytest.mark.parametrize(
+    ("arms", "names", "overrides"),
+    [
+        # x-y with z, and x with y-z.
+        (["z", "y-z"], ["x-y", "x"], []),
+        (["visible", "y-visible"], ["x", "x-y"], []),
+        # The run without canaries of x-y, and the arm y-clean of x.
+        (["y-clean"], ["x", "x-y"], ["clean=true"]),
+    ],
+)
+def test_two_runs_do_not_share_a_folder(tmp_path, data, arms, names, overrides):
+    data = variants(data, **{name: {} for name in names})
+    data["plan"]["arms"] = {arm: {"context": "redacted"} for arm in arms}
+    assert "name the same folder" in faults_of(tmp_path, data, *overrides)["recipe"]
+    load_recipe(str(tmp_path / "r.yaml"), ["arms=together"])
+
+
+def test_a_variant_of_another_arm_may_take_the_clean_runs_name_where_there_is_none(tmp_path, data):
+    data = variants(data, one={"plan.arms": {"clean": {"context": "redacted"}}})
+    assert "variants.one: plan.arms: the name 'clean'" in faults_of(tmp_path, data, "clean=true")["recipe"]
+    load_recipe(str(tmp_path / "r.yaml"))
+
+
+# --- sources
+
+
+def test_a_recipe_may_be_built_from_what_its_file_holds(tmp_path, data):
+    path = str(write_yaml(tmp_path / "r.yaml", data))
+    assert source_of(path) == data
+    assert build_recipe(source_of(path), ["seeds=[4]"]) == load_recipe(path, ["seeds=[4]"])
+
+
+def test_a_folder_that_is_called_as_a_recipe_is_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()
+    assert load_recipe("demo").name == "demo"
+    with pytest.raises(RecipeError, match="can be read"):
+        source_of(str(tmp_path))
+    write_yaml(tmp_path / "banking77", {"name": "mine"})
+    assert source_of("banking77") == {"name": "mine"}

@@ -78,7 +78,7 @@ def _level(check: Check, what: Select, frame: pl.DataFrame) -> Checked:
         for word, bound in (("at least", lowest), ("at most", highest))
         if bound is not None
     ]
-    shown = ", ".join(f"{value:.0%}" if rate else f"{value:.2f}" for value in values)
+    shown = ", ".join(f"{value:.1%}" if rate else f"{value:.2f}" for value in values)
     unit = "" if rate else f" {found['unit'][0]}"
     kind = "rate" if rate else "median"
     return Checked(
@@ -96,7 +96,7 @@ def _order(whats: Sequence[Select], frame: pl.DataFrame) -> Checked:
         for (seed,), part in found.group_by("seed"):
             rows.setdefault(int(str(seed)), []).append(middle(part))
     held = all(a <= b for values in rows.values() for a, b in itertools.pairwise(values))
-    form, kind = (".0%", "rates") if rate else (".2f", "medians")
+    form, kind = (".1%", "rates") if rate else (".2f", "medians")
     shown = "; ".join(" -> ".join(format(value, form) for value in rows[seed]) for seed in sorted(rows))
     return Checked(
         statement=f"{kind} that do not fall, {said(whats[0])} to {said(whats[-1])}, in every seed: {shown}", held=held
