@@ -8,7 +8,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from davylamp.errors import RunFolderError
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
 from davylamp.report.html import render
-from support.pages import Node, read
+from support.pages import Node, check_structure, read
 from support.reports import HOLDS, LEAKS, Case, secrets_of, write_run, write_utility
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
@@ -391,37 +390,6 @@ def test_structure_is_accessible_in_awkward_cases(tmp_path: Path) -> None:
     check_structure(
         page(Case(positive_rank=9000), Case(seed=1, length=3, arms={"b": {0: 500, 1: 1}}), folder=tmp_path / "two")[1]
     )
-
-
-def check_structure(root: Node) -> None:
-    assert root.all("html")[0].attributes["lang"] == "en"
-    for landmark in ("header", "nav", "main", "footer", "h1"):
-        assert len(root.all(landmark)) == 1
-    levels = [int(node.tag[1]) for node in root.all("h1", "h2", "h3", "h4", "h5", "h6")]
-    assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
-    ids = [node.attributes["id"] for node in root.walk() if "id" in node.attributes]
-    assert len(set(ids)) == len(ids)
-    for node in root.walk():
-        for name in ("aria-labelledby", "aria-describedby"):
-            assert set(node.attributes.get(name, "").split()) <= set(ids)
-        if node.tag == "a":
-            assert node.attributes["href"][1:] in ids
-    for svg in root.all("svg"):
-        assert svg.attributes["role"] == "img"
-        assert svg.all("title")[0].parent is svg
-        assert svg.all("title")[0].text
-        if "plot" in svg.classes:
-            assert len(svg.all("desc")[0].text) > 20
-    for node in root.all("table"):
-        assert node.all("caption")[0].text
-        assert node.all("th")
-        assert all("scope" in cell.attributes for cell in node.all("th"))
-    for node in root.walk():
-        if "scroll" in node.classes:
-            assert node.attributes["tabindex"] == "0"
-            assert node.attributes["aria-label"]
-    assert all(node.parent is not None and node.parent.tag == "details" for node in root.all("summary"))
 
 
 def test_tables_have_rows_of_one_width(intended: tuple[ReportData, Node]) -> None:

@@ -39,24 +39,24 @@ def test_the_loss_stands_beside_the_accuracy_with_its_unit(folder: Path) -> None
     add(folder / "runs" / "masked-s0", LOSS)
     add(folder / "runs" / "base", {**LOSS, "loss": 3.5, "loss_low": 3.0, "loss_high": 4.0})
     head, base, masked = utility_table(folder)
-    assert head[4:] == ["held-out lossnats a token", "interval", "reply tokens"]
-    assert base[4:] == ["3.50", "[3.00, 4.00]", "2,048"]
+    assert head[4:7] == ["held-out lossnats a token", "interval", "reply tokens"]
+    assert base[4:7] == ["3.50", "[3.00, 4.00]", "2,048"]
     assert masked[1:3] == ["50 of 64", "78%"]
-    assert masked[4:] == ["1.23", "[1.10, 1.37]", "2,048"]
+    assert masked[4:7] == ["1.23", "[1.10, 1.37]", "2,048"]
 
 
 def test_files_without_a_loss_are_read_and_say_nothing_of_it(folder: Path) -> None:
     assert all(utility.loss is None for utility in collect(folder).utilities)
-    assert {len(row) for row in utility_table(folder)} == {4}
+    assert {len(row) for row in utility_table(folder)} == {4 + 3}
     add(folder / "runs" / "masked-s0", LOSS)
     head, base, masked = utility_table(folder)
-    assert base[4:] == ["not read", "", ""]
-    assert len(head) == len(base) == len(masked) == 7
+    assert base[4:7] == ["not read", "", ""]
+    assert len(head) == len(base) == len(masked) == 7 + 3
 
 
 def test_a_single_row_has_a_loss_and_no_interval(folder: Path) -> None:
     add(folder / "runs" / "base", {**LOSS, "loss_low": None, "loss_high": None})
-    assert utility_table(folder)[1][4:] == ["1.23", "", "2,048"]
+    assert utility_table(folder)[1][4:7] == ["1.23", "", "2,048"]
 
 
 @pytest.mark.parametrize("missing", ["loss", "reply_tokens", "loss_low"])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import pairwise
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "base"}
 
@@ -79,3 +80,35 @@ def read(html: str) -> Node:
     reader.close()
     assert reader.at is reader.root, f"<{reader.at.tag}> is never closed"
     return reader.root
+
+
+def check_structure(root: Node) -> None:
+    """Landmarks, headings, names and scopes that a screen reader needs are there, and references have their targets."""
+    assert root.all("html")[0].attributes["lang"] == "en"
+    for landmark in ("header", "nav", "main", "footer", "h1"):
+        assert len(root.all(landmark)) == 1
+    levels = [int(node.tag[1]) for node in root.all("h1", "h2", "h3", "h4", "h5", "h6")]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    ids = [node.attributes["id"] for node in root.walk() if "id" in node.attributes]
+    assert len(set(ids)) == len(ids)
+    for node in root.walk():
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert set(node.attributes.get(name, "").split()) <= set(ids)
+        if node.tag == "a":
+            assert node.attributes["href"][1:] in ids
+    for svg in root.all("svg"):
+        assert svg.attributes["role"] == "img"
+        assert svg.all("title")[0].parent is svg
+        assert svg.all("title")[0].text
+        if "plot" in svg.classes:
+            assert len(svg.all("desc")[0].text) > 20
+    for node in root.all("table"):
+        assert node.all("caption")[0].text
+        assert node.all("th")
+        assert all("scope" in cell.attributes for cell in node.all("th"))
+    for node in root.walk():
+        if "scroll" in node.classes:
+            assert node.attributes["tabindex"] == "0"
+            assert node.attributes["aria-label"]
+    assert all(node.parent is not None and node.parent.tag == "details" for node in root.all("summary"))

@@ -53,7 +53,9 @@ def _bins(curve: Sequence[float]) -> list[tuple[float, float]]:
     return [(index * size + (len(part) + 1) / 2, sum(part) / len(part)) for index, part in enumerate(parts)]
 
 
-def rates(key: str, title: str, finding: str, rows: Sequence[tuple[str, int | None, float, float, float]]) -> Markup:
+def rates(
+    key: str, title: str, finding: str, rows: Sequence[tuple[str, int | None, float, float, float]], kind: str
+) -> Markup:
     """Rates with their intervals, one below the other.
 
     Args:
@@ -61,10 +63,11 @@ def rates(key: str, title: str, finding: str, rows: Sequence[tuple[str, int | No
         title: the plot's name.
         finding: what is to be seen.
         rows: label, arm (or nothing), rate, and both ends of its interval.
+        kind: its size.
     """
-    width, pitch = 560.0, 24.0
+    width, pitch = (560.0 if kind == svg.WIDE else 400.0), 24.0
     height = 44 + pitch * len(rows) + 30
-    left, right = 170.0, width - 24
+    left, right = (170.0 if kind == svg.WIDE else 138.0), width - 24
     bottom = height - 46
 
     def x(value: float) -> float:
@@ -80,7 +83,7 @@ def rates(key: str, title: str, finding: str, rows: Sequence[tuple[str, int | No
         hue = "plain" if arm is None else f"s{svg.hue(arm)}"
         shape = "circle" if arm is None else svg.shape(arm)
         says = f"{label}: {percent(value)}, interval {percent(low)} to {percent(high)}"
-        body.append(svg.text(left - 12, y + 4, shorten(label, 24), class_="tick end"))
+        body.append(svg.text(left - 12, y + 4, shorten(label, 24 if kind == svg.WIDE else 19), class_="tick end"))
         body.append(svg.line(x(low), y, x(high), y, f"whisker {hue}"))
         body.append(svg.marker(shape, x(value), y, 4.5, f"mark filled {hue}", says))
-    return svg.drawing(key, title, finding, (width, height), body, "rows")
+    return svg.drawing(f"{key}-{kind}", title, finding, (width, height), body, f"rows {kind}")

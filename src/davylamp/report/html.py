@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from davylamp.report import figures, svg, text, view
+from davylamp.report import cue_tables, figures, schedules, slopes, svg, text, view
 from davylamp.report.model import ReportData, Run
 from davylamp.report.utility import utilities
 from davylamp.report.words import findings
@@ -21,6 +21,8 @@ from davylamp.verdict.statistics import trials_to_rule_out
 TEMPLATES = Path(__file__).parent / "templates"
 SIGNS: Mapping[str, str] = {"leak": "▲", "not seen": "○", "underpowered": "◇", "no verdict": "✕"}
 """A sign for each verdict, so that none is told by its colour alone."""
+SHAPE_SIGNS: Mapping[str, str] = {"held": "✓", "held in part": "◐", "not held": "✕"}
+"""The same for the shapes of a study."""
 
 
 def render(data: ReportData) -> str:
@@ -38,18 +40,22 @@ def render(data: ReportData) -> str:
     """
     style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    groups = view.groups(data)
     page = _environment().get_template("report.html.j2")
     return page.render(
         data=data,
         style=Markup(style),  # noqa: S704 - the package's own file
         style_hash=digest,
-        groups=view.groups(data),
+        groups=groups,
         findings=findings(data.runs),
         failed=[run for run in data.runs if not run.verdict.given],
         rules=view.rules(data),
         ruled_out=view.ruled_out(data),
         distinct_examples=view.examples(data),
         utilities=utilities(data),
+        study=data.study,
+        slopes=None if data.study is None else slopes.slopes(data.study, groups),
+        schedules=[schedules.schedules(run) for run in data.runs],
         losses=figures.losses(data.runs),
         shared=view.same([_settings(run) for run in data.runs]),
         versions=view.same([run.audit.get("versions") for run in data.runs]),
@@ -75,12 +81,18 @@ def _environment() -> Environment:
         memory=text.memory,
         shorten=text.shorten,
         settings=_settings,
+        digits=text.digits,
+        signed=text.signed,
         flat=view.flat,
         rate=rate,
         rate_interval=rate_interval,
     )
     environment.globals.update(
         about=view.about,
+        cue_tables=cue_tables.cue_tables,
+        first_tables=cue_tables.first_tables,
+        shape_signs=SHAPE_SIGNS,
+        sides=slopes.sides,
         audit_seconds=view.audit_seconds,
         dig=view.dig,
         figure=view.figure,

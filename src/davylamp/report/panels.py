@@ -37,6 +37,15 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a legend: the index gives colour and shape; see :class:`~davylamp.report.series.Series`."""
+
+    index: int
+    label: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """Drawings with a caption.
 
@@ -45,14 +54,14 @@ class Figure:
         drawings: plots below one another; of a wide and a narrow one the page shows the one that fits.
         panels: plots in a grid below them.
         narrow: show the panels on narrow pages only.
-        legend: the series that are drawn.
+        legend: the series, or what else has a colour.
     """
 
     finding: str
     drawings: tuple[Markup, ...] = ()
     panels: tuple[Panel, ...] = ()
     narrow: bool = False
-    legend: tuple[Series, ...] = ()
+    legend: tuple[Series | Entry, ...] = ()
 
 
 def lines(group: Group, spec: Spec, points: Sequence[Point]) -> Figure:

@@ -31,7 +31,8 @@ class Series:
     @property
     def shows(self) -> str:
         """What its training prompts showed, in words."""
-        return f"secret {self.context}{f' ({self.encoding})' if self.encoding else ''} in the training prompt"
+        with_ = f" with {self.encoding}" if self.encoding else ""
+        return f"secret {self.context}{with_} in the training prompt"
 
     @property
     def detail(self) -> str:

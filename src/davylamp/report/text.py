@@ -39,6 +39,16 @@ def number(value: float) -> str:
     return f"{value + 0.0:.2f}".replace("-0.00", "0.00")
 
 
+def digits(value: float) -> str:
+    """A positive number of any size with three digits that count."""
+    return f"{value:#.3g}".rstrip(".")
+
+
+def signed(value: float) -> str:
+    """A difference with its sign; none before a zero."""
+    return f"{value:+.2f}" if number(value) != "0.00" else "0.00"
+
+
 def interval(low: float, high: float) -> str:
     """Both ends, two decimals each."""
     return f"[{number(low)}, {number(high)}]"
