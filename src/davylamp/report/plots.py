@@ -25,7 +25,9 @@ def against_dose(spec: Spec, points: Sequence[Point], kind: str, intervals: bool
     """
     frame = _frame(spec, kind)
     slots = _slots([_column(point, intervals) for point in points])
-    axis = svg.dose_axis([point.dose for point in points], frame.left, frame.right, 7 * (max(slots.values()) + 1) + 10)
+    least = 7 if intervals else 3
+    needed = least * (max(slots.values()) + 1) + 10
+    axis = svg.dose_axis([point.dose for point in points], frame.left, frame.right, needed)
     step = min(11.0, axis.room * 0.84 / (max(slots.values()) + 1))
     middle = max(slots.values()) / 2
 

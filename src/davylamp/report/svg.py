@@ -175,6 +175,10 @@ def dose_axis(doses: Iterable[int], left: float, right: float, needed: float) ->
         room = min(gaps[0], usual) * scale
         if room >= needed or even:
             break
+    logs = [math.log2(dose) for dose in positive]
+    if all(math.isclose(after - before, logs[1] - logs[0]) for before, after in pairwise(logs)):
+        # Doses that double from one to the next stand in the same places either way.
+        even = False
     order = [0, *positive] if with_twins else positive
     places = {dose: left + (step - steps[0] + usual / 2) * scale for dose, step in zip(order, steps, strict=True)}
     return DoseAxis(places, room, even)

@@ -174,7 +174,7 @@ def _without(frame: svg.Frame, rows: Sequence[tuple[Utility, _Estimate]]) -> Ite
             yield svg.text(middle, frame.bottom + 19, kind, class_="tick middle")
         for index, (row, each) in enumerate(own):
             at = middle + (index - (len(own) - 1) / 2) * min(9.0, 34 / len(own))
-            yield svg.line(at, frame.y(each.low), at, frame.y(each.high), "whisker plain")
+            yield svg.line(at, frame.y(each.low), at, frame.y(each.high), "whisker faint plain")
             label = f"{shorten(row.who, 60)}: {each.words}; no canaries"
             yield svg.marker("circle", at, frame.y(each.value), 4, "mark hollow plain", label)
     if rows:
@@ -186,7 +186,7 @@ def _audited(
 ) -> Iterator[Markup]:
     cell, hue = leak.cell, f"s{svg.hue(leak.series.index)}"
     at, y = x(cell.median), frame.y(each.value)
-    look = f"whisker {hue}" if leak.run.verdict.given else f"whisker unsure {hue}"
+    look = f"whisker faint {hue}" if leak.run.verdict.given else f"whisker faint unsure {hue}"
     yield svg.line(x(cell.median_low), y, x(cell.median_high), y, look)
     yield svg.line(at, frame.y(each.low), at, frame.y(each.high), look)
     bits = f"{number(cell.median)} bits {interval(cell.median_low, cell.median_high)} at dose {cell.dose:,}"

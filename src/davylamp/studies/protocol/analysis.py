@@ -174,6 +174,7 @@ def _side(side: dict[str, Any], keys: Sequence[str]) -> str:
         "top": "rank 1",
         "top10": "rank 10 or better",
         "greedy_recovery": "said exactly",
+        "reply_recovery": "said in a whole reply",
         "model": "fine-tuned",
         "reference": "before fine-tuning",
     }
