@@ -194,7 +194,10 @@ def _seeds(found: Paired) -> Iterator[SeedPart]:
 
 
 def _plural(measure: str) -> str:
-    return {"exposure": "exposures", "greedy_recovery": "recoveries", "top": "ranks", "top10": "ranks"}.get(measure, f"{measure} values")
+    plurals = {"exposure": "exposures", "greedy_recovery": "recoveries", "top": "ranks", "top10": "ranks"}
+    return plurals.get(measure, f"{measure} values")
+        measure, f"{measure} values"
+    )
 
 
 def _finite(value: float) -> float | None:
