@@ -196,8 +196,6 @@ def _seeds(found: Paired) -> Iterator[SeedPart]:
 def _plural(measure: str) -> str:
     plurals = {"exposure": "exposures", "greedy_recovery": "recoveries", "top": "ranks", "top10": "ranks"}
     return plurals.get(measure, f"{measure} values")
-        measure, f"{measure} values"
-    )
 
 
 def _finite(value: float) -> float | None:

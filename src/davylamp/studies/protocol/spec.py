@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from davylamp.canaries.plan import ARM_NAME
 from davylamp.errors import Fault, RecipeError
 from davylamp.runs.config import load_yaml, merge, validate
 from davylamp.studies.protocol.checks import unread
@@ -125,7 +126,7 @@ class Study(_Strict):
     """A study of the planting protocol.
 
     Attributes:
-        name: its name on the command line.
+        name: its name on the command line, which names a folder: letters, digits, '_' and '-' only.
         title: in words.
         figures: figures of the paper that it follows.
         question: what it asks.
@@ -138,7 +139,7 @@ class Study(_Strict):
         confidence: of intervals and tests.
     """
 
-    name: str
+    name: str = Field(pattern=rf"^{ARM_NAME.pattern}$")
     title: str
     figures: str
     question: str
