@@ -26,6 +26,10 @@ def audit(  # noqa: PLR0913 - an argument for each option
     base: Annotated[
         str | None, typer.Option("--base", help="The model under an unmerged adapter, where it has moved.")
     ] = None,
+    measures: Annotated[
+        str | None,
+        typer.Option("--measures", help="What to measure beside exposure and recovery, such as membership,perplexity."),
+    ] = None,
     style: Annotated[
         str | None, typer.Option("--style", help="How your trainer wrote records: auto, chat or plain.")
     ] = None,
@@ -52,7 +56,13 @@ def audit(  # noqa: PLR0913 - an argument for each option
     styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
     if style is not None and style not in styles:
         raise InputError(Fault("--style", style, f"one of {', '.join(styles)}"))
-    how = validate(AuditSpec, apply_overrides({}, settings or []), "audit")
+    data = apply_overrides({}, settings or [])
+    if measures is not None:
+        if "measures" in data:
+            raise InputError(Fault("--measures", measures, "either this or the setting measures=[...]"))
+        wanted = ("exposure", "recovery", *filter(None, map(str.strip, measures.split(","))))
+        data["measures"] = list(dict.fromkeys(wanted))
+    how = validate(AuditSpec, data, "audit")
     request = AuditRequest(
         model, reference, base, styles[style] if style else None, chat_template, how, threads=threads
     )

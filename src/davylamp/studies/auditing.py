@@ -19,8 +19,11 @@ from davylamp.rendering.render import Renderer, Style
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.scoring.tokens import TokenScorer
 from davylamp.secrets import stream
 from davylamp.studies.machine import peak_memory, versions
+from davylamp.studies.membership import FILE as MEMBERSHIP_FILE
+from davylamp.studies.membership import membership_measure, reference_faults, save_membership, takes_moments
 from davylamp.studies.recipe import AuditSpec, UtilitySpec
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict import Verdict, judge
@@ -60,21 +63,15 @@ class AuditRequest:
 def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QUIET) -> Verdict:
     """Read the release and judge it; writes ``readings.parquet``, ``audit.json`` and ``verdict.json``.
 
+    Where membership is measured, ``membership.json`` is written too.
+
     Raises:
         InputError: kappa is wanted, and there is no reference.
         ManifestError: there is no manifest, or the folder's own model was trained on rows of another.
         ModelError: the checkpoint cannot be used.
         ScoringError: a canary cannot be scored.
     """
-    if request.reference is None:
-        faults = []
-        if "kappa" in request.spec.measures:
-            allowed = "a base model, since kappa is read from the model before it saw any secret"
-            faults.append(Fault("--reference", None, allowed))
-        if request.spec.before:
-            faults.append(Fault("--reference", None, "the model before fine-tuning, since audit.before asks it too"))
-        if faults:
-            raise InputError(faults)
+    _check_reference(request)
     manifest = Manifest.load(folder.manifest)
     training = _training(folder)
     if request.model is None:
@@ -82,15 +79,21 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     release, renderer, weights = _release(folder, request, training)
     # Before anything is read, so that a reference that does not fit costs no reading.
     reference = _reference(request, release)
+    scorer, membership = _scorer(request.spec), None
+    if "membership" in request.spec.measures:
+        adapter, template = request.reference == "adapter", request.chat_template
+        membership = membership_measure(manifest, renderer, request.spec, scorer, reference, adapter, template)
     begun = time.perf_counter()
-    frame, notes = _readings(release, renderer, manifest, request.spec, reporter)
+    frame, notes = _readings(release, renderer, manifest, request.spec, scorer, reporter)
+    if membership is not None:
+        frame = frame.vstack(tables.table(membership.measure(release, reporter)))
     seconds = {"model": time.perf_counter() - begun}
     if reference is not None:
         begun = time.perf_counter()
         asked = request.spec
         if not asked.before:
             asked = asked.model_copy(update={"probes": (Probe.HIDDEN,), "unseen": None})
-        other, _ = _readings(reference, renderer, manifest, asked, reporter, base=True)
+        other, _ = _readings(reference, renderer, manifest, asked, _scorer(asked, base=True), reporter, base=True)
         frame = frame.vstack(other.with_columns(release=tables.REFERENCE))
         seconds["reference"] = time.perf_counter() - begun
     if "extraction" in request.spec.measures:
@@ -104,7 +107,10 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules, notes["candidates"])
     # The verdict is written last and taken away first, so that one that is there is one on the files beside it.
     folder.verdict.unlink(missing_ok=True)
+    (folder.path / MEMBERSHIP_FILE).unlink(missing_ok=True)
     tables.save(frame, folder.readings)
+    if membership is not None:
+        save_membership(folder, membership, frame.filter(frame["release"] == "model"), request.spec)
     files.write_json(
         folder.audit,
         {
@@ -124,6 +130,18 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     )
     verdict.save(folder.verdict)
     return verdict
+
+
+def _check_reference(request: AuditRequest) -> None:
+    """Name all that a reference is missing for, before anything is loaded."""
+    faults = reference_faults(request.spec, request.reference)
+    if request.reference is None and "kappa" in request.spec.measures:
+        allowed = "a base model, since kappa is read from the model before it saw any secret"
+        faults.append(Fault("--reference", None, allowed))
+    if request.reference is None and request.spec.before:
+        faults.append(Fault("--reference", None, "the model before fine-tuning, since audit.before asks it too"))
+    if faults:
+        raise InputError(faults)
 
 
 def utility_step(
@@ -248,6 +266,7 @@ def _readings(
     renderer: Renderer,
     manifest: Manifest,
     spec: AuditSpec,
+    scorer: TokenScorer,
     reporter: Reporter,
     base: bool = False,
 ) -> tuple[Any, dict[str, Any]]:
@@ -260,7 +279,7 @@ def _readings(
     unseen = None if spec.unseen is None else Unseen(manifest, renderer, spec.unseen, spec.pool)
     found = exposure.measure(release, spec.exposure_probes, reporter)
     found += Recovery(manifest, renderer).measure(release, spec.probes, reporter)
-    found += _token_readings(release, renderer, manifest, spec, reporter, base)
+    found += _token_readings(release, renderer, manifest, spec, scorer, reporter, base)
     if unseen is not None:
         found += unseen.measure(release, reporter)
     notes = {
@@ -271,18 +290,28 @@ def _readings(
     return tables.table(found), notes
 
 
+def _scorer(spec: AuditSpec, base: bool = False) -> TokenScorer:
+    """One scoring of each record for all measures that read its tokens; kappa and membership share no model."""
+    schemes = {"extraction": spec.extraction.schemes, "kappa": spec.kappa.schemes if base else ()}
+    moments = takes_moments(spec) and not base
+    return TokenScorer([scheme for name in spec.measures for scheme in schemes.get(name, ())], moments=moments)
+
+
 def _token_readings(
-    release: LocalRelease, renderer: Renderer, manifest: Manifest, spec: AuditSpec, reporter: Reporter, base: bool
+    release: LocalRelease,
+    renderer: Renderer,
+    manifest: Manifest,
+    spec: AuditSpec,
+    scorer: TokenScorer,
+    reporter: Reporter,
+    base: bool,
 ) -> list[tables.Reading]:
     """Readings of the measures that share one scoring of each record; kappa is read from a base model only."""
     from davylamp.measures.extraction import Extraction
     from davylamp.measures.kappa import Kappa
     from davylamp.measures.perplexity import Perplexity
-    from davylamp.scoring.tokens import TokenScorer
 
     wanted = [name for name in spec.measures if name != "kappa" or base]
-    schemes = {"extraction": spec.extraction.schemes, "kappa": spec.kappa.schemes}
-    scorer = TokenScorer([scheme for name in wanted for scheme in schemes.get(name, ())])
     found: list[tables.Reading] = []
     if "extraction" in wanted:
         found += Extraction(manifest, renderer, spec.extraction, scorer).measure(

@@ -15,6 +15,7 @@ from davylamp.corpora.spec import CorpusSpec
 from davylamp.errors import Fault, RecipeError
 from davylamp.measures.extraction import ExtractionSettings
 from davylamp.measures.kappa import KappaSettings
+from davylamp.measures.membership import MembershipSettings
 from davylamp.measures.probes import Probe
 from davylamp.measures.unseen import UnseenSettings, unseen_faults
 from davylamp.measures.utility import Match
@@ -28,7 +29,7 @@ VARIED = ("plan", "training")
 BUILT_IN = ("demo", "banking77", "tatqa")
 """Recipes inside the package, by the name that ``davylamp run`` takes."""
 
-MeasureName = Literal["exposure", "recovery", "extraction", "perplexity", "kappa"]
+MeasureName = Literal["exposure", "recovery", "extraction", "perplexity", "kappa", "membership"]
 SEARCHED: tuple[MeasureName, ...] = ("extraction", "kappa")
 """Measures that search for the likeliest continuations."""
 
@@ -45,6 +46,7 @@ class AuditSpec(_Strict):
         measures: which measures to take; the verdict rests on exposure and recovery, so both are among them.
         extraction: how a secret is drawn, where ``extraction`` is measured.
         kappa: how the guessing baseline is worked out, where ``kappa`` is measured; needs a reference.
+        membership: which membership scores are taken, where ``membership`` is measured.
         claim: a privacy claim that extractions are held against.
         unseen: show codes that were planted nowhere in the canaries' places, or nothing.
         before: ask the model before fine-tuning the same questions.
@@ -59,6 +61,7 @@ class AuditSpec(_Strict):
     measures: tuple[MeasureName, ...] = ("exposure", "recovery")
     extraction: ExtractionSettings = Field(default_factory=ExtractionSettings)
     kappa: KappaSettings = Field(default_factory=KappaSettings)
+    membership: MembershipSettings = Field(default_factory=MembershipSettings)
     claim: ClaimSpec | None = None
     unseen: UnseenSettings | None = None
     before: bool = False

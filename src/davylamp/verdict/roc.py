@@ -141,7 +141,8 @@ def auc(members: ArrayLike, nonmembers: ArrayLike, confidence: float = 0.95) -> 
     below, above = placements(members, nonmembers)
     check_confidence(confidence)
     value, pairs = float(below.mean()), min(below.size, above.size)
-    if pairs * min(value, 1 - value) >= DISCORDANT:
+    # Less a little, so that a score turned round stands on the same side.
+    if pairs * min(value, 1 - value) >= DISCORDANT - 1e-9:
         error, freedom = welch(below, above)
         if error > 0:
             reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error / (value * (1 - value))
