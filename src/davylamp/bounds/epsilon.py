@@ -253,8 +253,8 @@ def bracket_root(holds: Callable[[float], bool], start: float = 1.0, largest: fl
         largest: beyond, the search ends.
 
     Returns:
-        The largest number found at which it holds and the smallest at which it does not, apart by a relative 1e-13 or
-        an absolute 1e-15; (0, 0) where it does not hold at 0, an infinite end where none was found that does not.
+        The largest number found at which it holds and the smallest at which it does not, apart by a relative 1e-11 or
+        an absolute 1e-13; (0, 0) where it does not hold at 0, an infinite end where none was found that does not.
     """
     if not holds(0.0):
         return 0.0, 0.0
@@ -263,7 +263,7 @@ def bracket_root(holds: Callable[[float], bool], start: float = 1.0, largest: fl
         low, high = high, 2 * high
         if high > largest:
             return low, math.inf
-    while high - low > max(1e-13 * high, 1e-15):
+    while high - low > max(1e-11 * high, 1e-13):
         middle = (low + high) / 2
         if not low < middle < high:
             break

@@ -12,7 +12,7 @@ guesses may be right:
 Both bound the same number, the chance of v right guesses or more, so the smaller of the two may be used.
 
 The number of guesses r must be fixed before the release is seen: a rule that stops guessing when it is unsure enough
-makes r depend on the release, and then neither theorem holds for delta above 0.
+makes r depend on the release, and then only the first theorem holds, and only at delta = 0.
 """
 
 from __future__ import annotations
