@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from davylamp.report import curves, marks, panels, plots, svg
 from davylamp.report.marks import Dot, Point, Spec
@@ -52,21 +53,31 @@ def copying(group: Group) -> Figure | None:
         ("copied", "says the code that is shown", [(run, other) for run, _, other in pairs if other is not None]),
         ("kept", "says the trained code instead", [(run, row) for run, row, _ in pairs]),
     )
-    drawn: list[Panel] = []
-    findings = []
+    specs = []
     for key, title, rows in sides:
-        if not rows:
-            continue
         finding = f"{title[0].upper()}{title[1:]}: {_copied(group, rows)}."
-        findings.append(finding)
         spec = _rate_spec(group, key, f"Shown a replacement code, the model {title}", finding)
-        points = [_copy_point(group, run, row) for run, row in rows]
-        if len({(point.series, point.dose) for point in points}) <= CROWDED // 2:
-            drawn.append(Panel(title, plots.against_dose(spec, points, svg.HALF)))
-        else:
-            each = panels.by_series(group, spec, points, plots.against_dose)
-            drawn += [Panel(f"{title}: {shorten(panel.title, 40)}", panel.drawing) for panel in each]
-    return Figure(" ".join(findings), panels=tuple(drawn), legend=group.series) if drawn else None
+        if rows:
+            specs.append((title, spec, [_copy_point(group, run, row) for run, row in rows]))
+    if not specs:
+        return None
+    if all(len({(point.series, point.dose) for point in points}) <= CROWDED // 2 for _, _, points in specs):
+        drawn = tuple(Panel(title, plots.against_dose(spec, points, svg.HALF)) for title, spec, points in specs)
+        return Figure(" ".join(spec.finding for _, spec, _ in specs), panels=drawn, legend=group.series)
+    parts = [
+        (title, panels.lines(group, replace(spec, unit=f"{title}: {spec.unit}"), points))
+        for title, spec, points in specs
+    ]
+    named = [(f"{title}: {shorten(each.title, 40)}", each.drawing) for title, part in parts for each in part.panels]
+    return Figure(
+        " ".join(part.finding for _, part in parts),
+        tuple(drawing for _, part in parts for drawing in part.drawings),
+        tuple(
+            Panel(f"{title}: {shorten(each.title, 40)}", each.drawing) for title, part in parts for each in part.panels
+        ),
+        narrow=all(part.narrow for _, part in parts),
+        legend=group.series,
+    )
 
 
 def _copied(group: Group, rows: Sequence[tuple[Run, Copying]]) -> str:
