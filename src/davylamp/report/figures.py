@@ -72,9 +72,7 @@ def copying(group: Group) -> Figure | None:
     return Figure(
         " ".join(part.finding for _, part in parts),
         tuple(drawing for _, part in parts for drawing in part.drawings),
-        tuple(
-            Panel(f"{title}: {shorten(each.title, 40)}", each.drawing) for title, part in parts for each in part.panels
-        ),
+        tuple(Panel(title, drawing) for title, drawing in named),
         narrow=all(part.narrow for _, part in parts),
         legend=group.series,
     )
