@@ -103,7 +103,7 @@ def _show_plan(study: Study, recipe: Recipe, folder: Path, as_json: bool) -> Non
             "run": each.folder.name,
             "kind": each.kind,
             "planted_rows": each.plan.planted_rows if each.kind == "audit" else 0,
-            "schedule": each.recipe.training.schedule,
+            "schedule": None if each.kind == "base" else each.recipe.training.schedule,
         }
         for each in tasks_of(recipe, folder)
     ]
@@ -114,14 +114,16 @@ def _show_plan(study: Study, recipe: Recipe, folder: Path, as_json: bool) -> Non
         [
             f"{study.title} ({study.figures}): {study.question}",
             f"model {recipe.model}; {len(tasks)} runs below {folder}:",
-            *(
-                f"  {each['run']}: {each['kind']}, {each['planted_rows']:,} rows of canaries, "
-                f"{each['schedule']} learning rate"
-                for each in tasks
-            ),
+            *(f"  {each['run']}: {_said(each)}" for each in tasks),
             "Draw one variant's schedule: davylamp plan show RECIPE.",
         ]
     )
+
+
+def _said(run: dict[str, Any]) -> str:
+    if run["kind"] == "base":
+        return "the model as it came, not trained"
+    return f"{run['kind']}, {run['planted_rows']:,} rows of canaries, {run['schedule']} learning rate"
 
 
 def _show_result(found: StudyResult) -> None:
