@@ -177,6 +177,14 @@ def test_faults_of_a_file_and_of_its_recipe_are_named(davylamp, tmp_path):
     assert "shapes.0.checks.0.level.arm is 'nobody'; allowed: visible, redacted" in " ".join(err.split())
 
 
+def test_an_audit_of_the_model_before_needs_one(davylamp, tmp_path):
+    code, _, err = davylamp("audit", tmp_path, "before=true")
+    assert code == 2
+    assert "--reference is None; allowed: the model before fine-tuning, since audit.before asks it too" in " ".join(
+        err.split()
+    )
+
+
 # --- a whole study
 
 

@@ -253,6 +253,8 @@ def test_a_selection_that_no_audit_will_read_is_named(what, recipe, field):
         ({"arm": "control", "role": "positive", "dose": 8}, {}),
         ({"role": "twin", "dose": 0}, {}),
         ({"measure": "top"}, {}),
+        # Left to the readings.
+        ({"measure": "min_k", "role": "nonmember", "probe": "as_trained", "dose": 0}, {}),
         ({"probe": "original", "measure": "greedy_recovery"}, {}),
         ({"probe": "original"}, {"exposure_probes": ["hidden", "original"]}),
         ({"release": "reference", "probe": "original", "measure": "reply_recovery"}, {"before": True}),

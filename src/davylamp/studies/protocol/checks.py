@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from davylamp.studies.protocol.spec import Select, Study
 
 SAID = ("greedy_recovery", "reply_recovery")
-"""Measures that are taken under ``audit.probes``; others are under ``audit.exposure_probes``."""
+"""Measures that are taken under ``audit.probes``."""
+RANKED = ("exposure", "rank", "top", "tied", "rank_among_planted", "log_likelihood")
+"""Measures that are taken under ``audit.exposure_probes``."""
 FIX = "The study compares what its recipe, with its overrides, does not read."
 
 
 def unread(study: Study, recipe: Recipe) -> Iterator[Fault]:
     """A fault for each thing that a study selects and no audit of its recipe will read.
 
-    Whether a probe applies to an arm is left to the readings.
+    Whether a probe applies to an arm is left to the readings, and so are the roles and probes of other measures than
+    :data:`SAID` and :data:`RANKED`.
     """
     variants: dict[str | None, Recipe] = {name: recipe.variant(name) for name in recipe.variants}
     variants = variants or {None: recipe}
@@ -46,13 +49,16 @@ def _unread(place: str, what: Select, variants: Mapping[str | None, Recipe]) -> 
         yield from _missing(f"{place}.variant", what.variant, known)
         return
     recipes = [*variants.values()] if what.variant is None else [variants[what.variant]]
-    yield from _missing(f"{place}.role", what.role, ["focus", "twin", "positive", *(["unseen"] * _shows(recipes[0]))])
+    audit = recipes[0].audit
     if what.arm is not None:
         yield from _missing(f"{place}.arm", what.arm, _arms(what, recipes))
     if what.dose is not None:
         yield from _missing(f"{place}.dose", what.dose, _doses(what, recipes))
+    if what.measure not in (*SAID, *RANKED):
+        return
+    roles = ["focus", "twin", "positive", *(["unseen"] if audit.unseen is not None else [])]
+    yield from _missing(f"{place}.role", what.role, roles)
     yield from _missing(f"{place}.probe", what.probe, _probes(what, recipes))
-    audit = recipes[0].audit
     if what.release == "reference" and not (audit.before or "kappa" in audit.measures):
         yield Fault(f"{place}.release", what.release, "model, unless audit.before is true", FIX)
     if what.role == "unseen" and what.measure not in SAID and not (audit.unseen and audit.unseen.exposure):
@@ -64,16 +70,12 @@ def _missing(field: str, value: object, allowed: Sequence[object]) -> Iterator[F
         yield Fault(field, value, ", ".join(map(str, dict.fromkeys(allowed))) or "nothing: there is none", FIX)
 
 
-def _shows(recipe: Recipe) -> bool:
-    return recipe.audit.unseen is not None
-
-
 def _arms(what: Select, recipes: Sequence[Recipe]) -> list[str]:
     return ["control"] if what.role == "positive" else [arm for recipe in recipes for arm in recipe.plan.arms]
 
 
 def _doses(what: Select, recipes: Sequence[Recipe]) -> list[int]:
-    if what.role == "twin":
+    if what.role in ("twin", "nonmember"):
         return [0]
     if what.role == "positive":
         return [recipe.plan.positive_dose for recipe in recipes]
