@@ -17,7 +17,8 @@ from davylamp.measures.shadow_scores import (
     FEW_SHADOWS,
     auc,
     leave_pairs_out,
-    lira,
+    lira_offline,
+    lira_online,
     rmia,
     scaled_confidence,
 )
@@ -84,18 +85,19 @@ def test_lira_agrees_with_the_algorithm_carried_out_by_hand(variance):
     rng = np.random.default_rng(1)
     shadows, inside = gaussian_world(rng, 12, 9, 1.5)
     target, groups = shadows[0] + 0.3, np.array([0, 0, 0, 1, 1, 1, 1, 2, 2])
-    found = lira(target, shadows, inside, groups, variance)
     online, offline = lira_by_hand(target, shadows, inside, groups, variance == "record")
-    np.testing.assert_allclose(found.online, online, rtol=1e-9)
-    np.testing.assert_allclose(-np.expm1(-found.offline), offline, rtol=1e-9)
+    np.testing.assert_allclose(lira_online(target, shadows, inside, groups, variance), online, rtol=1e-9)
+    found = lira_offline(target, shadows, inside, groups, variance)
+    np.testing.assert_allclose(-np.expm1(-found), offline, rtol=1e-9)
 
 
 def test_the_variance_is_shared_while_shadows_are_few():
     rng = np.random.default_rng(2)
     for count, variance in ((FEW_SHADOWS - 2, "group"), (FEW_SHADOWS, "record")):
         shadows, inside = gaussian_world(rng, count, 5, 1.0)
-        auto, same = (lira(shadows[0], shadows, inside, variance=kind) for kind in ("auto", variance))
-        np.testing.assert_array_equal(auto.online, same.online)
+        for score in (lira_online, lira_offline):
+            auto, same = (score(shadows[0], shadows, inside, variance=kind) for kind in ("auto", variance))
+            np.testing.assert_array_equal(auto, same)
 
 
 def test_where_the_law_is_known_lira_reaches_the_best_auc():
@@ -104,58 +106,69 @@ def test_where_the_law_is_known_lira_reaches_the_best_auc():
     rng = np.random.default_rng(3)
     gap, records = 1.0, 3000
     shadows, inside = gaussian_world(rng, 402, records, gap)
-    found = lira(shadows[0], shadows[2:], inside[2:])
+    online, offline = (score(shadows[0], shadows[2:], inside[2:]) for score in (lira_online, lira_offline))
     best = stats.norm.cdf(gap / math.sqrt(2))
     # Standard error of an AUC of 1,500 against 1,500: at most sqrt(0.25 / 1500) = 0.013 (Hanley and McNeil give 0.009).
-    assert auc(found.online, inside[0]) == pytest.approx(best, abs=4 * 0.009)
-    assert auc(found.offline, inside[0]) == pytest.approx(best, abs=4 * 0.009)
+    assert auc(online, inside[0]) == pytest.approx(best, abs=4 * 0.009)
+    assert auc(offline, inside[0]) == pytest.approx(best, abs=4 * 0.009)
     # The confidence by itself is far from that, since records differ from each other: Phi(d / sqrt(2 (1 + 16))).
     alone = stats.norm.cdf(gap / math.sqrt(2 * 17))
     assert auc(shadows[0], inside[0]) == pytest.approx(alone, abs=4 * 0.0105)
 
 
 @pytest.mark.parametrize("shadows", [6, 8, 16])
-def test_signals_that_tell_nothing_give_an_auc_of_a_half(shadows):
+@pytest.mark.parametrize("score", [lira_online, lira_offline])
+def test_signals_that_tell_nothing_give_an_auc_of_a_half(shadows, score):
     # Leave-pairs-out must not betray the coin by how many shadows are left in each world: with the partner left in,
-    # the AUC is 0.457 at 6 shadows and 0.478 at 8. Scores of one pair share their shadows, so that the error is estimated over records.
+    # the online AUC is 0.457 at 6 shadows and 0.478 at 8. Scores of one record share shadows, so that the error is
+    # taken from the spread between parts of the records.
     rng = np.random.default_rng(4)
     values, inside = gaussian_world(rng, shadows, 4000, 0.0)
-    scores = leave_pairs_out(lambda each, rest: lira(values[each], values[rest], inside[rest]).online, shadows)
+    scores = leave_pairs_out(lambda each, rest: score(values[each], values[rest], inside[rest]), shadows)
     found = [auc(scores[:, part], inside[:, part]) for part in np.array_split(np.arange(4000), 40)]
-    assert np.mean(found) == pytest.approx(0.5, abs=4 * np.std(found, ddof=1) / math.sqrt(40))
-    assert np.std(found, ddof=1) / math.sqrt(40) < 0.006
+    error = np.std(found, ddof=1) / math.sqrt(40)
+    assert np.mean(found) == pytest.approx(0.5, abs=4 * error)
+    assert error < 0.006
 
 
-def test_more_confidence_is_never_less_membership_where_variances_agree():
+def test_more_confidence_is_never_less_membership():
     rng = np.random.default_rng(5)
     shadows, inside = gaussian_world(rng, 20, 1, 2.0)
     grid = np.linspace(-8, 8, 50) + shadows.mean()
-    found = [lira(np.array([x]), shadows, inside) for x in grid]
-    assert (np.diff([each.offline[0] for each in found]) > 0).all()
-    members, others = shadows[inside], shadows[~inside]
-    assert lira(np.array([members.mean()]), shadows, inside).online[0] > 0
-    assert lira(np.array([others.mean()]), shadows, inside).online[0] < 0
+    assert (np.diff([lira_offline(np.array([x]), shadows, inside)[0] for x in grid]) > 0).all()
+    assert lira_online(np.array([shadows[inside].mean()]), shadows, inside)[0] > 0
+    assert lira_online(np.array([shadows[~inside].mean()]), shadows, inside)[0] < 0
 
 
 def test_certain_records_give_finite_scores():
     certain = scaled_confidence(np.zeros((8, 3)))
     inside = paired_coins(np.random.default_rng(0), 8, 3)
-    found = lira(certain[0], certain, inside)
-    np.testing.assert_array_equal(found.online, 0.0)
-    np.testing.assert_allclose(found.offline, math.log(2))
+    np.testing.assert_array_equal(lira_online(certain[0], certain, inside), 0.0)
+    np.testing.assert_allclose(lira_offline(certain[0], certain, inside), math.log(2))
     certain[inside] -= 3
-    assert np.isfinite(lira(certain[0], certain, inside).online).all()
+    assert np.isfinite(lira_online(certain[0], certain, inside)).all()
+
+
+def test_offline_scores_need_no_shadow_with_the_record():
+    rng = np.random.default_rng(16)
+    shadows, inside = gaussian_world(rng, 8, 5, 1.0)
+    changed = np.where(inside, 99.0, shadows)
+    np.testing.assert_array_equal(lira_offline(shadows[0], shadows, inside), lira_offline(shadows[0], changed, inside))
+    assert np.isfinite(lira_offline(shadows[0], shadows, np.zeros_like(inside))).all()
 
 
 def test_what_lira_refuses():
     rng = np.random.default_rng(6)
     shadows, inside = gaussian_world(rng, 8, 3, 0.0)
-    with pytest.raises(InputError, match="at least 2 for every record"):
-        lira(shadows[0], shadows, np.ones_like(inside))
-    with pytest.raises(InputError, match="shapes"):
-        lira(shadows[0, :2], shadows, inside)
-    with pytest.raises(InputError, match="finite"):
-        lira(np.full(3, np.inf), shadows, inside)
+    for score in (lira_online, lira_offline):
+        with pytest.raises(InputError, match="that are out is 0; allowed: at least 2 for every record"):
+            score(shadows[0], shadows, np.ones_like(inside))
+        with pytest.raises(InputError, match="shapes"):
+            score(shadows[0, :2], shadows, inside)
+        with pytest.raises(InputError, match="finite"):
+            score(np.full(3, np.inf), shadows, inside)
+    with pytest.raises(InputError, match="that are in is 0"):
+        lira_online(shadows[0], shadows, np.zeros_like(inside))
 
 
 # --- RMIA
@@ -205,6 +218,17 @@ def test_rmia_of_unlikely_records_does_not_underflow():
     np.testing.assert_allclose(found.ratio, rmia(shadows[0] + 1990, shadows + 1990, inside, np.ones(8, bool)).ratio)
 
 
+def test_a_population_that_no_shadow_holds_is_compared_by_its_mean_outside():
+    rng = np.random.default_rng(17)
+    inside = paired_coins(rng, 6, 8)
+    inside[:, 4:] = False
+    logs = -rng.random((6, 8))
+    found = rmia(logs[0], logs, inside, np.arange(8) >= 4)
+    np.testing.assert_allclose(found.ratio[4:], logs[0, 4:] - np.log(np.exp(logs[:, 4:]).mean(axis=0)))
+    halves = [(np.exp(logs[inside[:, x], x]).mean() + np.exp(logs[~inside[:, x], x]).mean()) / 2 for x in range(4)]
+    np.testing.assert_allclose(found.ratio[:4], logs[0, :4] - np.log(halves))
+
+
 def test_rmia_tells_members_and_nothing_where_there_is_nothing():
     rng = np.random.default_rng(9)
     # Null: 400 against 400 has a standard error of sqrt(801 / (12 * 400 * 400)) = 0.0204; within two of them.
@@ -229,8 +253,8 @@ def test_what_rmia_refuses():
         rmia(logs[0], logs, inside, np.array([True, False, False, False]))
     with pytest.raises(InputError, match="at most 0"):
         rmia(-logs[0], logs, inside, population)
-    with pytest.raises(InputError, match="shadows that are in"):
-        rmia(logs[0], logs, np.zeros_like(inside), population)
+    with pytest.raises(InputError, match="shadows that are out"):
+        rmia(logs[0], logs, np.ones_like(inside), population)
 
 
 # --- AUC

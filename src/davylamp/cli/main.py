@@ -17,6 +17,7 @@ from davylamp.cli.plan import plan
 from davylamp.cli.plant import plant
 from davylamp.cli.report import report
 from davylamp.cli.run import run
+from davylamp.cli.shadows import shadows
 from davylamp.cli.studies import studies
 from davylamp.cli.train import train
 from davylamp.errors import DavylampError
@@ -53,6 +54,7 @@ def _root(
 app.add_typer(plan, name="plan")
 app.command()(plant)
 app.command()(train)
+app.command()(shadows)
 app.command()(audit)
 app.command()(report)
 app.command()(run)

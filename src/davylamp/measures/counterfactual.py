@@ -33,12 +33,14 @@ class Memorization:
         noise: one draw of the noise for each record, shape (records,): what the same estimate gives where the coins
             of half of the pairs, the same for all records, are turned over, so that nothing but chance is left.
         splits: such draws of all records together, shape (splits, records); ``noise`` is the first.
+        differences: score with the record minus score without it in each pair of shadows, shape (pairs, records).
     """
 
     value: Array
     error: Array
     noise: Array
     splits: Array
+    differences: Array
 
     def floor(self, chosen: Flags | Ints) -> Floor:
         """The noise of some records together."""
@@ -96,7 +98,7 @@ def memorization(scores: Array, inside: Flags, rng: np.random.Generator, splits:
     pairs = len(differences)
     error = differences.std(axis=0, ddof=1) / np.sqrt(pairs)
     draws = _balanced_signs(pairs, splits, rng) @ differences
-    return Memorization(differences.mean(axis=0), error, draws[0], draws)
+    return Memorization(differences.mean(axis=0), error, draws[0], draws, differences)
 
 
 def truncated_loss(logprobs: Array, level: float = TRUNCATION) -> Array:

@@ -59,23 +59,10 @@ def scaled_confidence(logprobs: Array) -> Array:
     return capped - log1mexp(capped)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lira:
-    """What LiRA says of each record.
-
-    Attributes:
-        online: log of the likelihood ratio of *in* to *out* (Algorithm 1), in nats, shape (records,).
-        offline: minus the log of the chance that a model without the record is at least as confident, in nats,
-            shape (records,). The paper's ``1 - Pr[Z > confidence]`` gives the same order, but reaches 1 in
-            double precision, where this does not.
-    """
-
-    online: Array
-    offline: Array
-
-
-def lira(target: Array, shadows: Array, inside: Flags, groups: Ints | None = None, variance: Variance = "auto") -> Lira:
-    """The likelihood ratio attack of one model, with a Gaussian for each record and world.
+def lira_online(
+    target: Array, shadows: Array, inside: Flags, groups: Ints | None = None, variance: Variance = "auto"
+) -> Array:
+    """The likelihood ratio attack of one model, with a Gaussian for each record and world (2112.03570, Algorithm 1).
 
     The means are those of the record's own shadows. A group's variance is pooled within its records: squared
     distances to each record's own mean over the degrees of freedom. (The authors' code takes the variance of all
@@ -89,30 +76,50 @@ def lira(target: Array, shadows: Array, inside: Flags, groups: Ints | None = Non
         groups: a number for each record; records of one number share a variance; default all.
         variance: ``auto`` takes one for each record from :data:`FEW_SHADOWS` shadows on.
 
+    Returns:
+        Log of the likelihood ratio of *in* to *out* in nats, shape (records,).
+
     Raises:
         InputError: shapes disagree, a value is not finite, or a record has fewer than 2 shadows in or out.
     """
     own, others, flags = _signals(target, shadows, inside)
-    if groups is None:
-        groups = np.zeros(len(own), dtype=np.int64)
-    each = variance == "record" or (variance == "auto" and len(others) >= FEW_SHADOWS)
-    means, sigmas = {}, {}
-    for world, chosen in (("in", flags), ("out", ~flags)):
-        counts = chosen.sum(axis=0)
-        if (counts < 2).any():
-            raise InputError(
-                Fault(f"shadows that are {world}", int(counts.min()), "at least 2 for every record, to have a variance")
-            )
-        means[world] = np.where(chosen, others, 0.0).sum(axis=0) / counts
-        squares = (np.where(chosen, others - means[world], 0.0) ** 2).sum(axis=0)
-        free = (counts - 1).astype(np.float64)
-        if not each:
-            _, index = np.unique(groups, return_inverse=True)
-            squares, free = np.bincount(index, squares)[index], np.bincount(index, free)[index]
-        sigmas[world] = np.maximum(np.sqrt(squares / free), SMALLEST_SIGMA)
-    online = stats.norm.logpdf(own, means["in"], sigmas["in"]) - stats.norm.logpdf(own, means["out"], sigmas["out"])
-    offline = -stats.norm.logsf(own, means["out"], sigmas["out"])
-    return Lira(np.asarray(online), np.asarray(offline))
+    means_in, sigmas_in = _gaussians(others, flags, "in", groups, variance)
+    means_out, sigmas_out = _gaussians(others, ~flags, "out", groups, variance)
+    return np.asarray(stats.norm.logpdf(own, means_in, sigmas_in) - stats.norm.logpdf(own, means_out, sigmas_out))
+
+
+def lira_offline(
+    target: Array, shadows: Array, inside: Flags, groups: Ints | None = None, variance: Variance = "auto"
+) -> Array:
+    """The offline attack, which needs no shadow with the record (2112.03570, section VI-B, Eq. 4).
+
+    The arguments and errors are those of :func:`lira_online`, but for the shadows *in*, which are not read.
+
+    Returns:
+        Minus the log of the chance that a model without the record is at least as confident, in nats, shape
+        (records,). The paper's ``1 - Pr[Z > confidence]`` gives the same order, but reaches 1 in double precision,
+        where this does not. (The authors' code takes the density instead, by which a record that is known less well
+        than others know it counts as a member too.)
+    """
+    own, others, flags = _signals(target, shadows, inside)
+    return np.asarray(-stats.norm.logsf(own, *_gaussians(others, ~flags, "out", groups, variance)))
+
+
+def _gaussians(
+    values: Array, chosen: Flags, world: str, groups: Ints | None, variance: Variance
+) -> tuple[Array, Array]:
+    """Mean and standard deviation of each record's law over the chosen shadows, shape (records,) each."""
+    counts = chosen.sum(axis=0)
+    if (counts < 2).any():
+        allowed = "at least 2 for every record, to have a variance"
+        raise InputError(Fault(f"shadows that are {world}", int(counts.min()), allowed))
+    means = np.where(chosen, values, 0.0).sum(axis=0) / counts
+    squares = (np.where(chosen, values - means, 0.0) ** 2).sum(axis=0)
+    free = (counts - 1).astype(np.float64)
+    if variance == "group" or (variance == "auto" and len(values) < FEW_SHADOWS):
+        _, index = np.unique(np.zeros(len(means)) if groups is None else groups, return_inverse=True)
+        squares, free = np.bincount(index, squares)[index], np.bincount(index, free)[index]
+    return means, np.maximum(np.sqrt(squares / free), SMALLEST_SIGMA)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,8 +154,9 @@ def rmia(
     The score of x is the share of the population's z for which ``(Pr(x | model) / Pr(x)) / (Pr(z | model) / Pr(z))``
     is at least ``gamma``. Online, ``Pr`` is half the mean confidence of the shadows with the record and half that of
     those without; offline it is ``((1 + a) Pr_out + (1 - a)) / 2``, as if ``Pr_in`` were ``a Pr_out + (1 - a)``.
-    The means are over the shadows that there are. (The authors' code takes the largest half of all, zeros for the
-    shadows with the record among them, so that an uneven split changes the mean.)
+    The means are over the shadows that there are, and a record that no shadow holds, as one of the population may
+    be, takes that of the shadows without it. (The authors' code takes the largest half of all confidences, with zeros
+    for the shadows that hold the record, so that an uneven split changes the mean.)
 
     Args:
         target: log-confidences of the attacked model in nats, at most 0, shape (records,).
@@ -160,8 +168,8 @@ def rmia(
         gamma: at least how much likelier the record must be, above 0.
 
     Raises:
-        InputError: shapes disagree, a value is above 0 or not finite, a record has no shadow in or none out, a group
-            has too small a population, or ``a`` or ``gamma`` is outside its range.
+        InputError: shapes disagree, a value is above 0 or not finite, a record has no shadow without it, a group has
+            too small a population, or ``a`` or ``gamma`` is outside its range.
     """
     own, others, flags = _signals(_logs("target", target), _logs("shadows", shadows), inside)
     faults = []
@@ -169,12 +177,12 @@ def rmia(
         faults.append(Fault("a", a, "a number from 0 to 1"))
     if not 0 < gamma < math.inf:
         faults.append(Fault("gamma", gamma, "a number above 0"))
-    for world, chosen in (("in", flags), ("out", ~flags)):
-        if not chosen.any(axis=0).all():
-            faults.append(Fault(f"shadows that are {world}", 0, "at least 1 for every record"))
+    if flags.all(axis=0).any():
+        faults.append(Fault("shadows that are out", 0, "at least 1 for every record"))
     if faults:
         raise InputError(faults)
-    outs, ins = _log_mean(others, ~flags), _log_mean(others, flags)
+    outs = _log_mean(others, ~flags)
+    ins = np.where(flags.any(axis=0), _log_mean(others, flags | ~flags.any(axis=0)), outs)
     online = own - (np.logaddexp(ins, outs) - math.log(2))
     with np.errstate(divide="ignore"):
         offline = own - (np.logaddexp(math.log1p(a) + outs, np.log1p(-a)) - math.log(2))

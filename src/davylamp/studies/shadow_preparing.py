@@ -1,0 +1,189 @@
+"""What all shadows of a run share: the base, the settings, the tokenised rows; settled once, before training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from davylamp.canaries import Manifest
+from davylamp.corpora.records import Corpus
+from davylamp.errors import ManifestError, PreflightError, RunFolderError
+from davylamp.measures.counterfactual import TRUNCATION
+from davylamp.measures.probes import Probe, first_span, probe_record
+from davylamp.measures.shadow_scores import OFFLINE_A
+from davylamp.rendering.render import Renderer
+from davylamp.runs import files
+from davylamp.runs.folder import RunFolder
+from davylamp.scoring.tokens import SecretTokens
+from davylamp.studies.shadow_work import Base, ShadowWork
+from davylamp.training.shadow_runs import Execution, Executor
+from davylamp.training.shadows import ShadowDesign, ShadowSpec, Target
+from davylamp.training.spec import TrainingSpec
+
+SMALL_BYTES = 20_000_000
+"""Weights below which shadows share this machine, a process a core."""
+PROBES = (Probe.HIDDEN, Probe.AS_TRAINED)
+LIBRARIES = ("torch", "transformers", "accelerate")
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRequest:
+    """What is asked of the shadows.
+
+    Attributes:
+        spec: how many shadows, and the dose of twins.
+        model: the model that training begins from; what ``training.json`` says if none.
+        settings: training settings as key=value, over those of ``training.json``.
+        chat_template: file of a chat template, where the tokenizer has none.
+        audited: the checkpoint to attack; the folder's own ``model/`` if none and it is there.
+        corpus: the file that was planted into, so that rows without a canary are its own.
+        executor: ``local`` or ``ray``.
+        address: address of a Ray cluster.
+        jobs: shadows at a time; by default one a core for a small model, else one.
+        threads: threads of torch of each; chosen by the model's size if none.
+        keep_models: keep the trained models, not their signals alone.
+        truncation: nats at which the log-loss is cut off.
+        a: RMIA's ``a``.
+    """
+
+    spec: ShadowSpec = field(default_factory=ShadowSpec)
+    model: str | None = None
+    settings: tuple[str, ...] = ()
+    chat_template: Path | None = None
+    audited: str | None = None
+    corpus: Corpus | None = None
+    executor: Executor = "local"
+    address: str | None = None
+    jobs: int | None = None
+    threads: int | None = None
+    keep_models: bool = False
+    truncation: float = TRUNCATION
+    a: float = OFFLINE_A
+
+
+def training_of(folder: RunFolder, manifest: Manifest, request: ShadowRequest) -> Mapping[str, Any]:
+    """What ``training.json`` says, or nothing where the request says all that is needed.
+
+    Raises:
+        RunFolderError: it is missing or damaged, and the request names no model.
+        ManifestError: it is of another planted file, and the request names no model.
+    """
+    how = "give --model BASE (and settings such as learning_rate=1e-4) to say how shadows are trained"
+    if not folder.training.exists():
+        if request.model is None:
+            raise RunFolderError(
+                f"{folder.path} does not say how its model was trained: run `davylamp train`, or {how}"
+            )
+        return {}
+    try:
+        data = files.read_json(folder.training)
+        TrainingSpec.model_validate(data.get("spec"))
+        if not isinstance(data.get("model"), dict):
+            raise ValueError("'model' holds no object")
+    except (OSError, ValueError) as error:
+        said = "'spec' is damaged" if isinstance(error, ValidationError) else error
+        raise RunFolderError(f"cannot read {folder.training}: {said}; train again or remove it") from error
+    if data.get("planted_sha256") == manifest.planted_sha256:
+        return data
+    if request.model is None:
+        raise ManifestError(
+            f"{folder.model} was trained before {folder.planted} was planted anew: run `davylamp train` again, or {how}"
+        )
+    return {}
+
+
+def prepare(
+    manifest: Manifest, drawn: ShadowDesign, spec: TrainingSpec, training: Mapping[str, Any], request: ShadowRequest
+) -> tuple[ShadowWork, Execution]:
+    """Open the base once, for what every worker must agree on, and tokenise all rows once.
+
+    Raises:
+        RunFolderError: the base is an adapter, or has other weights than training began from.
+        ModelError: the base cannot be used.
+        PreflightError: a target's secret would receive no loss.
+    """
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.sources import resolve
+    from davylamp.training.examples import encode_records
+    from davylamp.training.fit import resolve_precision
+    from davylamp.training.threads import use_threads
+
+    name = request.model or training["model"]["name"]
+    if Path(name).expanduser().exists():
+        # A worker may be run from another folder.
+        name = str(Path(name).expanduser().resolve())
+    source = resolve(name)
+    if source.kind == "adapter":
+        raise RunFolderError(f"{name} is an unmerged adapter: merge it into its base before fine-tuning it again")
+    weights = source.weights_sha256()
+    if request.model is None and weights != training["model"].get("sha256"):
+        raise RunFolderError(f"{name} holds other weights than those that training began from: name them with --model")
+    tokenizer = load_tokenizer(source, request.chat_template)
+    model = load_model(source, "float32", tokenizer=tokenizer)
+    small = sum(path.stat().st_size for path in source.weight_files) < SMALL_BYTES
+    jobs = request.jobs if request.jobs is not None else (os.cpu_count() or 1) if small else 1
+    at_once = min(jobs, request.spec.shadows) if request.executor == "local" else 1
+    threads = use_threads(model, request.threads)
+    if request.threads is None and at_once > 1:
+        threads = max(1, min(threads, (os.cpu_count() or 1) // at_once))
+    context = getattr(model.config, "max_position_embeddings", None)
+    longest = min(filter(None, (spec.max_length, context)), default=1 << 20)
+    renderer, loose = Renderer(tokenizer, spec.style), spec.model_copy(update={"packing": False})
+    scored, replies = _asked(manifest, drawn, renderer)
+    work = ShadowWork(
+        base=Base(name, weights, request.chat_template, str(model.device), threads),
+        spec=spec,
+        max_length=longest,
+        rows=tuple(encode_records(drawn.rows, renderer, loose, longest)),
+        records=tuple(encode_records(drawn.records, renderer, loose, longest)),
+        positions=tuple(target.positions for target in drawn.targets),
+        scored=tuple(scored),
+        replies=tuple(replies),
+        versions={library: version(library) for library in (*LIBRARIES, *(["peft"] if spec.method == "lora" else []))},
+        precision=resolve_precision(spec),
+    )
+    _preflight(manifest, drawn, renderer, work)
+    return work, Execution(request.executor, jobs, request.address, threads, model.device.type == "cuda")
+
+
+def _asked(manifest: Manifest, drawn: ShadowDesign, renderer: Renderer) -> tuple[list[SecretTokens], list[int]]:
+    """Every target under every probe that applies to it, and where its reply begins."""
+    pairs = asked_pairs(drawn)
+    shown = [probe.shown(manifest, target.canary) for target, probe in pairs]
+    records = [
+        probe_record(manifest, target.canary, text, target.canary.secret)
+        for (target, _), text in zip(pairs, shown, strict=True)
+    ]
+    scored, replies = [], []
+    for (target, _), text, rendered in zip(pairs, shown, renderer.render(records), strict=True):
+        span = rendered.span(*first_span(manifest, target.canary, text, target.canary.secret))
+        scored.append(SecretTokens(target.canary.id, rendered.ids, span))
+        replies.append(max(1, rendered.loss_start))
+    return scored, replies
+
+
+def asked_pairs(drawn: ShadowDesign) -> list[tuple[Target, Probe]]:
+    """Every target under every probe that applies to it, in the order in which all are asked."""
+    return [(target, probe) for probe in PROBES for target in drawn.targets if probe.applies(target.canary)]
+
+
+def _preflight(manifest: Manifest, drawn: ShadowDesign, renderer: Renderer, work: ShadowWork) -> None:
+    """A record whose secret is cut off or masked would be as unknown to the shadows that hold it as to the others."""
+    silent = []
+    for target, example, rendered in zip(drawn.targets, work.records, renderer.render(drawn.records), strict=True):
+        shown = manifest.shown_in_training(target.canary)
+        first, last = rendered.span(*first_span(manifest, target.canary, shown, target.canary.secret))
+        if last > len(example.ids) or example.labels[first:last] != example.ids[first:last] or first == 0:
+            silent.append(target.canary.id)
+    if silent:
+        more = f" and {len(silent) - 5} more" if len(silent) > 5 else ""
+        raise PreflightError(
+            f"no shadow was trained, since the secret of {', '.join(silent[:5])}{more} would receive no loss (cut by "
+            "max_length, or masked)"
+        )

@@ -1,0 +1,227 @@
+"""The step that trains shadow models and computes what they tell; writes ``shadows/`` and ``shadow_scores.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from davylamp.canaries import Manifest
+from davylamp.canaries.plant import background
+from davylamp.corpora.readers import read_corpus
+from davylamp.errors import RunFolderError
+from davylamp.measures.shadow_computing import Computation, Sight, check_settings
+from davylamp.measures.shadow_results import ShadowScores, Span, TargetRecord
+from davylamp.rendering.render import Renderer
+from davylamp.runs.config import apply_overrides, validate
+from davylamp.runs.folder import RunFolder, digest
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.studies.shadow_preparing import PROBES, ShadowRequest, asked_pairs, prepare, training_of
+from davylamp.studies.shadow_work import ShadowWork, read_signals, train_shadow
+from davylamp.training.shadow_runs import Execution, ShadowTask, run_tasks
+from davylamp.training.shadow_store import ShadowStore, Signals
+from davylamp.training.shadows import ShadowDesign, design
+from davylamp.training.spec import TrainingSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowOutcome:
+    """What the step did.
+
+    Attributes:
+        scores: the result.
+        trained: shadows that were trained now; the others were there.
+    """
+
+    scores: ShadowScores
+    trained: int
+
+
+def shadows_step(folder: RunFolder, request: ShadowRequest, reporter: Reporter = QUIET) -> ShadowOutcome:
+    """Train the shadows that are missing, and compute what all of them tell.
+
+    Raises:
+        InputError: the request does not fit the planted file.
+        ManifestError: there is no manifest, or the folder's own model was trained on another file.
+        RunFolderError: nothing says which model to begin from.
+        ModelError: a model cannot be used.
+        PreflightError: a target's secret would receive no loss.
+        TrainingError: a shadow's training went wrong.
+        ScoringError: a target cannot be scored.
+        StorageError: a file cannot be written.
+    """
+    check_settings(request.truncation, request.a)
+    manifest = Manifest.load(folder.manifest)
+    manifest.check_planted(folder.planted)
+    training = training_of(folder, manifest, request)
+    spec = validate(TrainingSpec, apply_overrides(training.get("spec", {}), request.settings), "training")
+    rows = None if request.corpus is None else background(request.corpus, manifest.plan)
+    drawn = design(manifest, read_corpus(folder.planted).records, request.spec, rows)
+    work, how = prepare(manifest, drawn, spec, training, request)
+    store = ShadowStore(folder.path / "shadows")
+    tasks = _tasks(drawn, work, store, request.keep_models)
+    trained = _train_missing(store, work, tasks, how, reporter)
+    audited = _audited(folder, store, manifest, work, training, request)
+    signals = [_stored(store, task.key, work) for task in tasks]
+    scores = _compute(manifest, drawn, work, tasks, signals, audited, request)
+    if audited is not None and request.audited is None and training["spec"] != spec.model_dump(mode="json"):
+        told = "the shadows were trained with other settings than the audited model, so that its scores are off"
+        scores = scores.model_copy(update={"notes": (*scores.notes, told)})
+    scores.save(folder.path / "shadow_scores.json")
+    return ShadowOutcome(scores, trained)
+
+
+def _tasks(drawn: ShadowDesign, work: ShadowWork, store: ShadowStore, keep: bool) -> list[ShadowTask]:
+    tasks = []
+    for index, (flags, seed) in enumerate(zip(drawn.inside, drawn.seeds, strict=True)):
+        members = tuple(map(bool, flags))
+        key = work.key(members, seed)
+        tasks.append(ShadowTask(index, members, seed, key, store.model(key) if keep else None))
+    return tasks
+
+
+def _train_missing(
+    store: ShadowStore, work: ShadowWork, tasks: Sequence[ShadowTask], how: Execution, reporter: Reporter
+) -> int:
+    missing = [
+        task
+        for task in tasks
+        if store.load(task.key, work.lengths) is None or (task.keep is not None and not task.keep.is_dir())
+    ]
+    with reporter.task("shadows", len(missing)) as advance:
+        for task, data in run_tasks(train_shadow, work, missing, how):
+            store.save(task.key, data)
+            advance(1)
+    return len(missing)
+
+
+def _stored(store: ShadowStore, key: str, work: ShadowWork) -> Signals:
+    signals = store.load(key, work.lengths)
+    if signals is None:
+        raise RunFolderError(f"{store.path(key)} was changed while it was needed: run the same command again")
+    return signals
+
+
+@dataclass(frozen=True, slots=True)
+class _Audited:
+    name: str
+    sha256: str
+    signals: Signals
+
+
+def _audited(
+    folder: RunFolder,
+    store: ShadowStore,
+    manifest: Manifest,
+    work: ShadowWork,
+    training: Mapping[str, Any],
+    request: ShadowRequest,
+) -> _Audited | None:
+    """What the attacked model says; nothing where there is none."""
+    from davylamp.release.loader import load_model, load_tokenizer
+    from davylamp.release.sources import resolve
+    from davylamp.training.threads import use_threads
+
+    if request.audited is None and not (training and folder.model.is_dir()):
+        return None
+    name = request.audited or str(folder.model)
+    adapter = (Path(name) / "adapter_config.json").is_file()
+    source = resolve(name, base=work.base.model if adapter else None)
+    weights = source.weights_sha256()
+    key = digest({"audited": weights, "base": work.base.sha256 if adapter else None, "scored": work.scored_sha256})
+    signals = store.load(key, work.lengths)
+    if signals is None:
+        tokenizer = load_tokenizer(source, request.chat_template)
+        _check_tokens(name, Renderer(tokenizer, work.spec.style), manifest, work)
+        model = load_model(source, "float32", work.base.device, tokenizer=tokenizer)
+        use_threads(model, work.base.threads)
+        signals = read_signals(work, model, tokenizer)
+        store.save(key, signals.to_bytes({"key": key, "audited": weights}))
+    return _Audited(source.name, weights, signals)
+
+
+def _check_tokens(name: str, renderer: Renderer, manifest: Manifest, work: ShadowWork) -> None:
+    """Signals are compared token by token."""
+    canaries = {canary.id: canary for canary in manifest.canaries}
+    records = [manifest.trained_record(canaries[each.name]) for each in work.scored]
+    trained = {rendered.ids[: work.max_length] for rendered in renderer.render(records)}
+    if trained != {example.ids for example in work.records}:
+        raise RunFolderError(f"{name} has another tokenizer or chat template than the shadows, and cannot be compared")
+
+
+def _compute(
+    manifest: Manifest,
+    drawn: ShadowDesign,
+    work: ShadowWork,
+    tasks: Sequence[ShadowTask],
+    signals: Sequence[Signals],
+    audited: _Audited | None,
+    request: ShadowRequest,
+) -> ShadowScores:
+    records = tuple(
+        TargetRecord(
+            canary=target.canary.id,
+            role=target.canary.role,
+            arm=target.canary.arm,
+            context=target.canary.context,
+            dose=target.canary.dose,
+            shadow_dose=target.dose,
+        )
+        for target in drawn.targets
+    )
+    computation = Computation(records, drawn.inside, manifest.plan.seed, request.truncation, request.a)
+    sights = _sights(drawn, work, signals, None if audited is None else audited.signals)
+    return ShadowScores(
+        seed=manifest.plan.seed,
+        planted_sha256=manifest.planted_sha256,
+        base_sha256=work.base.sha256,
+        audited=None if audited is None else audited.name,
+        audited_sha256=None if audited is None else audited.sha256,
+        training=work.spec,
+        keys=tuple(task.key for task in tasks),
+        inside=tuple("".join("01"[flag] for flag in flags) for flags in drawn.inside.astype(int)),
+        background="corpus" if drawn.given_background else "planted",
+        taken_rows=drawn.taken_rows(),
+        truncation=request.truncation,
+        a=request.a,
+        records=records,
+        series=tuple(each for sight in sights for each in computation.series(sight)),
+        trials=tuple(each for sight in sights for each in computation.trials(sight)),
+        cells=tuple(each for sight in sights for each in computation.cells(sight)),
+        notes=tuple(computation.notes),
+    )
+
+
+def _sights(drawn: ShadowDesign, work: ShadowWork, signals: Sequence[Signals], audited: Signals | None) -> list[Sight]:
+    """What was said, by probe and span, in the order in which it was asked."""
+    numbers = {target.canary.id: number for number, target in enumerate(drawn.targets)}
+    pairs, found = asked_pairs(drawn), []
+    for probe in PROBES:
+        columns = [at for at, (_, asked) in enumerate(pairs) if asked is probe]
+        for span in ("secret", "reply") if columns else ():
+            places = [_place(span, work, at) for at in columns]
+            rows = [
+                [float(each.logprobs[at][place].sum()) for at, place in zip(columns, places, strict=True)]
+                for each in (*signals, *(() if audited is None else (audited,)))
+            ]
+            found.append(
+                Sight(
+                    probe=probe.value,
+                    span=span,
+                    records=np.array([numbers[pairs[at][0].canary.id] for at in columns], dtype=np.int64),
+                    tokens=np.array([place.stop - place.start for place in places], dtype=np.int64),
+                    shadows=np.array(rows[: len(signals)]),
+                    audited=None if audited is None else np.array(rows[-1]),
+                )
+            )
+    return found
+
+
+def _place(span: Span, work: ShadowWork, at: int) -> slice:
+    """Where a span lies in the log-probabilities that are kept of a record."""
+    start = work.replies[at]
+    first, last = work.scored[at].secret if span == "secret" else (start, len(work.scored[at].ids))
+    return slice(first - start, last - start)
