@@ -147,7 +147,7 @@ class Membership:
             ScoringError: a canary cannot be scored, or a score of it is no finite number; names both.
             TokenizerError: a record cannot be rendered.
         """
-        more = (Access.CONDITIONALS,) if self._needs & {"moments", "neighbours"} else ()
+        more = (Access.CONDITIONALS,) if "moments" in self._needs else ()
         require(release, self.name, *self.access, *more)
         canaries = self._canaries()
         for arm, shots in self._shots.items():

@@ -63,8 +63,13 @@ def lowercase(manifest: Manifest, renderer: Renderer, canaries: Sequence[Canary]
     carriers = []
     for canary in canaries:
         own = canary.carrier
-        prompt, reply = (tuple(map(str.lower, pieces)) for pieces in (own.prompt, own.completion))
-        low = Carrier(prompt=prompt, completion=reply, system=None if own.system is None else own.system.lower())
+        low = own.model_copy(
+            update={
+                "prompt": tuple(map(str.lower, own.prompt)),
+                "completion": tuple(map(str.lower, own.completion)),
+                "system": None if own.system is None else own.system.lower(),
+            }
+        )
         carriers.append((low, manifest.shown_in_training(canary).lower(), canary.secret.lower()))
     return _rendered(manifest, renderer, [canary.id for canary in canaries], carriers)
 
