@@ -134,3 +134,30 @@ def test_a_window_that_is_too_small_names_the_canaries():
     plan = small_plan(arms={"a": {"context": "visible"}}, schedule={"window": "late"}, doses=[1], auxiliary=beside)
     with pytest.raises(PlantingError, match=r"need 70 rows, but the window \[0, 0.8\] of 80 rows holds 64"):
         places(plan, 80)
+
+
+@pytest.mark.parametrize("kind", ["twins", "nonmembers", "per_dose"])
+def test_more_canaries_than_the_space_holds_are_counted_before_one_is_made(kind):
+    # A thousand million canaries would fill the memory, had they to be made to be counted.
+    plan = small_plan(**{kind: 10**9})
+    with pytest.raises(PlantingError, match=r"distinct secrets \(each has a replacement\), but the space holds"):
+        places(plan, 200)
+
+
+def test_the_count_of_canaries_is_that_of_the_drafts():
+    plan = small_plan(nonmembers=3, auxiliary={"doses": [2, 3], "per_dose": 2})
+    assert plan.canaries == len(drafts(plan))
+
+
+def test_names_are_counted_too():
+    space = {"alphabet": "0123456789", "length": 12}
+    plan = small_plan(space=space, slots={**small_plan().slots, "name": "names"}, nonmembers=100_000)
+    with pytest.raises(PlantingError, match=r"names in slots\.name, but there are 100000"):
+        places(plan, 200)
+
+
+def test_a_file_too_large_to_be_held_is_refused_before_it_is_made():
+    with pytest.raises(PlantingError, match=r"would have 200,000,000,000 rows, but at most 100,000,000 are planted"):
+        places(small_plan(), 200 * 10**9)
+    with pytest.raises(PlantingError, match="lower rows or repeat"):
+        plant(small_corpus(), small_plan(repeat=10**12))

@@ -257,7 +257,7 @@ def test_doses_larger_than_the_corpus_say_how_many_rows_they_need():
 
 def test_a_space_too_small_is_refused():
     space = {"alphabet": "01", "length": 4}
-    with pytest.raises(PlantingError, match=r"13 canaries need 26 distinct secrets .* holds 16"):
+    with pytest.raises(PlantingError, match=r"13 canaries \(.*\) need 26 distinct secrets .* holds 16"):
         plant(small_corpus(), small_plan(space=space))
 
 

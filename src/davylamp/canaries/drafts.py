@@ -9,7 +9,11 @@ from davylamp.canaries.manifest import Role
 from davylamp.canaries.placing import Request, place
 from davylamp.canaries.plan import Plan
 from davylamp.canaries.schedule import Schedule
+from davylamp.corpora.names import full_names
 from davylamp.errors import PlantingError
+
+MOST_ROWS = 100_000_000
+"""Rows of the largest file that is planted. Placing holds some 20 bytes a row, and rows are held as they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,45 @@ def drafts(plan: Plan) -> list[Draft]:
     return [Draft(f"c{number:04d}", *kind) for number, kind in enumerate(kinds)]
 
 
+def check_counts(plan: Plan, rows: int) -> None:
+    """Hold what a plan asks for against the file and the space, before one canary or row of it is made.
+
+    Args:
+        plan: the plan.
+        rows: rows of the planted file.
+
+    Raises:
+        PlantingError: there are too many canaries or rows; the arithmetic is shown, of every fault.
+    """
+    faults = []
+    if plan.planted_rows > rows:
+        faults.append(_short_of_rows(plan, rows))
+    if rows > MOST_ROWS:
+        faults.append(
+            f"the planted file would have {rows:,} rows, but at most {MOST_ROWS:,} are planted: lower rows or repeat"
+        )
+    if 2 * plan.canaries > plan.space.size:
+        faults.append(
+            f"{plan.canaries} canaries ({_kinds(plan)}) need {2 * plan.canaries} distinct secrets (each has a "
+            f"replacement), but the space holds {plan.space.size}: take a longer secret or fewer canaries"
+        )
+    named = [slot for slot, values in plan.slots.items() if values == "names"]
+    if named and plan.canaries > len(full_names()):
+        faults.append(
+            f"{plan.canaries} canaries ({_kinds(plan)}) need as many names in slots.{named[0]}, but there are "
+            f"{len(full_names())}: take fewer canaries"
+        )
+    if faults:
+        raise PlantingError("; ".join(faults))
+
+
 def places(plan: Plan, rows: int) -> list[tuple[int, ...]]:
     """The rows of each draft of :func:`drafts`, ascending, in a file of so many rows.
 
     Raises:
         PlantingError: the plan cannot be satisfied; the arithmetic is shown.
     """
-    if plan.planted_rows > rows:
-        raise PlantingError(_short_of_rows(plan, rows))
+    check_counts(plan, rows)
     made = drafts(plan)
     requests = []
     for arm in plan.arms:
@@ -80,6 +115,16 @@ def _request(
 ) -> Request:
     doses = tuple(draft.dose for draft in made if (draft.role, draft.arm) == (role, arm))
     return Request(who, doses, schedule, focus, auxiliary=role == "auxiliary")
+
+
+def _kinds(plan: Plan) -> str:
+    """What canaries a plan counts, in words."""
+    each = [f"{len(plan.doses)} doses x {plan.per_dose}", f"{plan.twins} twins"]
+    if plan.auxiliary is not None:
+        each.append(f"{len(plan.auxiliary.doses)} auxiliary doses x {plan.auxiliary.per_dose}")
+    if plan.nonmembers:
+        each.append(f"{plan.nonmembers} nonmembers")
+    return f"{len(plan.arms)} arms x ({' + '.join(each)}) + 1 positive control"
 
 
 def _short_of_rows(plan: Plan, rows: int) -> str:

@@ -273,6 +273,13 @@ class Plan(_Strict):
         return self.positive.dose or 4 * max(self.doses)
 
     @property
+    def canaries(self) -> int:
+        """Canaries of all roles, planted or not."""
+        auxiliary = 0 if self.auxiliary is None else self.auxiliary.per_dose * len(self.auxiliary.doses)
+        each = self.per_dose * len(self.doses) + self.twins + auxiliary + self.nonmembers
+        return len(self.arms) * each + 1
+
+    @property
     def planted_rows(self) -> int:
         """Rows that canaries take, all occurrences counted."""
         auxiliary = 0 if self.auxiliary is None else self.auxiliary.occurrences

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from davylamp import __version__
-from davylamp.canaries.drafts import Draft, drafts, places
+from davylamp.canaries.drafts import Draft, check_counts, drafts, places
 from davylamp.canaries.manifest import Canary, Carrier, CorpusNote, Manifest
 from davylamp.canaries.plan import HOST_SLOTS, SLOT, Plan, Template
 from davylamp.corpora.names import draw_names
@@ -58,10 +58,11 @@ def plant(corpus: Corpus, plan: Plan) -> Planted:
             holds these canaries, a template needs a host that the corpus cannot give, the space is too small, two
             canaries cannot be told apart, or the text around a secret gives it away.
     """
+    taking = len(corpus) if plan.rows is None else min(plan.rows, len(corpus))
+    check_counts(plan, taking * plan.repeat)
     rows = background(corpus, plan)
     made = drafts(plan)
     taken = places(plan, len(rows))
-    _check_space(len(made), plan)
     wordings = _wordings(plan, made)
     # Hosts are rows of the corpus, each once, so that a canary is the same however often the background stands there.
     hosts = background(corpus, plan.model_copy(update={"repeat": 1}))
@@ -116,14 +117,6 @@ def background(corpus: Corpus, plan: Plan) -> list[Record]:
         order = stream(plan.seed, "background order", "repeats").permutation(len(rows))
         rows = [rows[index] for index in order]
     return rows
-
-
-def _check_space(count: int, plan: Plan) -> None:
-    if 2 * count > plan.space.size:
-        raise PlantingError(
-            f"{count} canaries need {2 * count} distinct secrets (each has a replacement), "
-            f"but the space holds {plan.space.size}: take a longer secret"
-        )
 
 
 def _wordings(plan: Plan, made: Sequence[Draft]) -> list[tuple[Template, dict[str, str]]]:
