@@ -67,7 +67,6 @@ class Gathering:
         self._settings = settings
         self._needs = needs
         self._scorer = scorer
-        self._plain = TokenScorer()
         self._reference = reference
         self._proposer = proposer
         self._prefixes: dict[str, tuple[int, ...]] = {}
@@ -117,7 +116,7 @@ class Gathering:
             columns["text"] = [{span: text.characters_of(span) for span in self._settings.spans} for text in found]
         if "lowercase" in self._needs:
             low = texts.lowercase(self._manifest, self._renderer, canaries)
-            columns["lowercase"] = self._per_span(low, self._plain.score(release, [text.tokens for text in low]))
+            columns["lowercase"] = self._per_span(low, TokenScorer().score(release, [text.tokens for text in low]))
         if "reference" in self._needs:
             columns["reference"] = self._referred(canaries)
         if "shots" in self._needs:
@@ -158,7 +157,7 @@ class Gathering:
         # Tokenised anew: ids of another model's tokenizer would be other text, or nothing at all.
         own = Renderer(self._reference.release.tokenizer, self._renderer.style)
         found = texts.texts(self._manifest, own, canaries)
-        return self._per_span(found, self._plain.score(self._reference.release, [text.tokens for text in found]))
+        return self._per_span(found, TokenScorer().score(self._reference.release, [text.tokens for text in found]))
 
     def _conditional(
         self, release: Release, canaries: Sequence[Canary], found: Sequence[Text]
@@ -193,7 +192,8 @@ class Gathering:
             (self._settings.neighbours, self._settings.replaced),
             stream(self._manifest.plan.seed, "membership neighbours", canary.id),
         )
-        scored = self._per_span(copies, self._plain.score(release, [copy.tokens for copy in copies]))
+        # Read once and kept nowhere: there are many times more copies than records.
+        scored = self._per_span(copies, TokenScorer().score(release, [copy.tokens for copy in copies]))
         return {span: tuple(each[span] for each in scored) for span in self._settings.spans}
 
     def _gradients(self, release: Release, text: Text) -> dict[Span, float]:
