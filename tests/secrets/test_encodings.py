@@ -593,3 +593,72 @@ def test_the_documentation_is_true():
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True)
     assert re.findall(r"# (\d,.*)", example) == [done.stdout.strip()]
+
+
+class _Foreign:
+    """Somebody else's encoding, made to misbehave."""
+
+    def __init__(self, encode: object = None, decode: object = None, faults: object = None) -> None:
+        self.name = "foreign"
+        self.in_space = False
+        self._own = {"encode": encode, "decode": decode, "faults": faults}
+
+    def faults(self, space: AlphabetSpace) -> list[str]:
+        return self._own["faults"](space) if self._own["faults"] else []
+
+    def encode(self, secret: str, space: AlphabetSpace) -> str:
+        return self._own["encode"](secret, space)
+
+    def decode(self, text: str, space: AlphabetSpace) -> str:
+        return self._own["decode"](text, space)
+
+
+def _boom(secret: str, space: AlphabetSpace) -> str:
+    raise RuntimeError(f"boom {secret}")
+
+
+@pytest.mark.parametrize(
+    ("foreign", "words"),
+    [
+        (_Foreign(encode=_boom), ("foreign: encode", "RuntimeError")),
+        (_Foreign(encode=lambda *_: 7), ("foreign: encode", "int")),
+        (_Foreign(encode=lambda *_: ""), ("foreign: encode", "not empty")),
+        (_Foreign(encode=lambda *_: "x", decode=lambda *_: "0,0,0,0"), ("not reversible",)),
+        (_Foreign(encode=lambda s, _: s[::-1], decode=_boom), ("foreign: decode", "RuntimeError")),
+    ],
+)
+def test_another_ones_encoding_that_misbehaves_is_refused_and_shows_no_secret(
+    foreign: _Foreign, words: tuple[str, ...]
+) -> None:
+    register("foreign")(lambda: foreign)
+    try:
+        with pytest.raises(InputError) as caught:
+            encoding("foreign").encode("4,7,1,9", AlphabetSpace())
+    finally:
+        unregister("foreign")
+    said = str(caught.value)
+    assert all(word in said for word in words)
+    assert "4,7,1,9" not in said
+    assert "9,1,7,4" not in said
+    # Nor may a traceback show it.
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("broken", [lambda _: (_ for _ in ()).throw(KeyError("x")), lambda _: "no list", lambda _: [1]])
+def test_another_ones_encoding_that_cannot_say_its_faults_is_refused(broken: object) -> None:
+    register("foreign")(lambda: _Foreign(faults=broken))
+    try:
+        with pytest.raises(InputError, match="foreign: faults"):
+            encoding("foreign").faults(AlphabetSpace())
+    finally:
+        unregister("foreign")
+
+
+def test_a_factory_that_raises_is_named() -> None:
+    register("foreign")(lambda: 1 / 0)
+    try:
+        with pytest.raises(InputError, match=r"factory of 'foreign'.*ZeroDivisionError"):
+            encoding("foreign")
+    finally:
+        unregister("foreign")

@@ -9,7 +9,8 @@ from itertools import pairwise
 
 from davylamp.errors import Fault, InputError
 from davylamp.secrets.encodings.base import Encoding, require, stays_in_space
-from davylamp.secrets.encodings.registry import Factory, factory_of, names, syntax
+from davylamp.secrets.encodings.guarded import Guarded, called
+from davylamp.secrets.encodings.registry import Factory, built_in, factory_of, names, syntax
 from davylamp.secrets.spaces import AlphabetSpace
 
 PART = re.compile(r"(?P<name>[^\s()+,]+)\s*(?:\((?P<arguments>[^()]*)\))?")
@@ -94,14 +95,14 @@ def _part(text: str) -> Encoding:
     bound = _bound(text, found["name"], found["arguments"], factory)
     shown = ", ".join(str(value) for value in bound.args)
     canonical = f"{found['name']}({shown})" if bound.args else found["name"]
-    made: object = factory(*bound.args)
+    made: object = called(f"the factory of {canonical!r}", lambda: factory(*bound.args))
     if not isinstance(made, Encoding):
         allowed = "an encoding: an object with name, faults, encode and decode"
         raise InputError(Fault(f"what the factory of {canonical!r} returns", made, allowed))
     if made.name != canonical:
         # A manifest keeps the name alone, which must lead back to the same encoding.
         raise InputError(Fault(f"the name of the encoding {canonical!r}", made.name, repr(canonical)))
-    return made
+    return made if built_in(found["name"]) else Guarded(made)
 
 
 def _bound(text: str, name: str, arguments: str | None, factory: Factory) -> inspect.BoundArguments:

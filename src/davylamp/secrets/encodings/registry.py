@@ -96,6 +96,11 @@ def factory_of(name: str) -> Factory | None:
     return found[0][1] if found else None
 
 
+def built_in(name: str) -> bool:
+    """Whether an encoding comes with davylamp."""
+    return name in _BUILT_IN
+
+
 def syntax(name: str) -> str:
     """How a plan writes an encoding: ``binary``, ``block_reversal(width)``; the bare name if not loaded yet."""
     factory = _BUILT_IN.get(name) or _registered.get(name)
