@@ -166,7 +166,7 @@ def test_a_training_that_would_move_canaries_is_told_with_all_its_faults() -> No
     spaced = small_plan(schedule={"window": "late", "spacing": 2}, rows_per_update=4)
     faults = spaced.training_faults(epochs=3, packing=True, rows_per_update=8)
     assert len(faults) == 3
-    assert "plan.repeat=3" in faults[0]
+    assert "repeat=3 (plan.repeat in a recipe)" in faults[0]
     assert "updates of 4 rows" in faults[2]
     assert spaced.training_faults(epochs=1, packing=False, rows_per_update=4) == []
     assert small_plan().training_faults(epochs=3, packing=True, rows_per_update=8) == []

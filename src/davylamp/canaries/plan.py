@@ -256,7 +256,8 @@ class Plan(_Strict):
         if epochs > 1:
             faults.append(
                 f"a schedule places canaries in the planted file, which each of the {epochs} epochs reads again: train "
-                f"for 1 epoch, and plant with plan.repeat={epochs * self.repeat} for as much background"
+                f"for 1 epoch, and plant with repeat={epochs * self.repeat} (plan.repeat in a recipe) for as much "
+                "background"
             )
         if packing:
             faults.append("a schedule needs rows that stay in their place: train without packing")

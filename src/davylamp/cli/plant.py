@@ -10,7 +10,7 @@ import typer
 from davylamp.cli.output import JsonFlag, emit, emit_json
 
 
-def plant(
+def plant(  # noqa: PLR0913 - one parameter an option
     data: Annotated[Path, typer.Argument(help="The rows to plant into: a JSONL or CSV file.", show_default=False)],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Changes to the plan as key=value, such as seed=3 doses=[1,16].")

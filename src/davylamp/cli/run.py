@@ -12,7 +12,10 @@ from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_j
 
 def run(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe file, or the name of a built-in one: demo, banking77, tatqa.", show_default=False)
+        str,
+        typer.Argument(
+            help="A recipe file, or the name of a built-in one: demo, banking77, tatqa.", show_default=False
+        ),
     ],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Changes as key=value, such as seeds=[0,1] training.epochs=2.")

@@ -34,8 +34,8 @@ def list_studies(as_json: JsonFlag = False) -> None:
     for heading in ("name", "follows", "asks"):
         table.add_column(heading)
     for each in found:
-        table.add_row(each.name, each.figures, each.question)
-    emit_table(table, [f"{each.name} ({each.figures}): {each.question}" for each in found])
+        table.add_row(each.name, each.figures or "", each.question)
+    emit_table(table, [f"{_named(each.name, each.figures)}: {each.question}" for each in found])
     emit([f"Tasks (--task): {', '.join(TASKS)}. Sizes (--size): cpu, paper. Show what a run would do: --dry-run."])
 
 
@@ -65,7 +65,7 @@ def run_study(  # noqa: PLR0913 - one parameter an option
     ] = None,
     threads: ThreadsOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be run, and load no model and no data.")
+        bool, typer.Option("--dry-run", help="Say what would be run, lay out its canaries, and train nothing.")
     ] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -96,8 +96,12 @@ def run_study(  # noqa: PLR0913 - one parameter an option
 
 
 def _show_plan(study: Study, recipe: Recipe, folder: Path, as_json: bool) -> None:
-    from davylamp.studies.runner import tasks_of
+    from davylamp.studies.preview import count_rows
+    from davylamp.studies.protocol.spec import CATALOGUE
+    from davylamp.studies.runner import check_layouts, tasks_of
 
+    if (rows := count_rows(recipe)) is not None:
+        check_layouts(list(tasks_of(recipe, folder)), rows)
     tasks: list[dict[str, Any]] = [
         {
             "run": each.folder.name,
@@ -112,10 +116,10 @@ def _show_plan(study: Study, recipe: Recipe, folder: Path, as_json: bool) -> Non
         return
     emit(
         [
-            f"{study.title} ({study.figures}): {study.question}",
+            f"{_named(study.title, study.figures)}: {study.question}",
             f"model {recipe.model}; {len(tasks)} runs below {folder}:",
             *(f"  {each['run']}: {_said(each)}" for each in tasks),
-            "Draw one variant's schedule: davylamp plan show RECIPE.",
+            f"Draw the schedules: davylamp plan show {study.name if study.name in CATALOGUE else 'FILE'}.",
         ]
     )
 
@@ -127,7 +131,7 @@ def _said(run: dict[str, Any]) -> str:
 
 
 def _show_result(found: StudyResult) -> None:
-    emit([f"{found.title} ({found.figures}), {found.task}, size {found.size}"])
+    emit([f"{_named(found.title, found.figures)}, {found.task}, size {found.size}"])
     emit(["", "compared, canary by canary:"] if found.compared else [])
     emit([f"  {each.name}: {each.statement}" for each in found.compared])
     emit(["", "shapes:"])
@@ -136,3 +140,7 @@ def _show_result(found: StudyResult) -> None:
         if shape.paper:
             emit([f"    paper: {shape.paper}"])
         emit([f"    {'+' if check.held else '-'} {check.statement}" for check in shape.checks])
+
+
+def _named(name: str, figures: str | None) -> str:
+    return name if figures is None else f"{name} ({figures})"

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Word = Literal["held", "held in part", "not held"]
+Word = Literal["held", "held in part", "not held", "too few pairs"]
+"""``too few pairs`` stands where nothing was found, and nothing could be ruled out."""
 
 
 class _Strict(BaseModel):
@@ -82,10 +83,12 @@ class Checked(_Strict):
     Attributes:
         statement: what was looked for, and what was read.
         held: whether it was so.
+        few: whether, not being so, it rests on too few pairs to be ruled out.
     """
 
     statement: str
     held: bool
+    few: bool = False
 
 
 class ShapeFound(_Strict):
@@ -111,7 +114,7 @@ class StudyResult(_Strict):
         schema_version: version of this schema.
         name: the study.
         title: in words.
-        figures: figures of the paper that it follows.
+        figures: figures of the paper that it follows, if it follows any.
         question: what it asks.
         task: what it ran on.
         size: ``cpu`` or ``paper``.
@@ -124,7 +127,7 @@ class StudyResult(_Strict):
     schema_version: Literal[1] = 1
     name: str
     title: str
-    figures: str
+    figures: str | None
     question: str
     task: str
     size: str

@@ -12,6 +12,7 @@ from davylamp.corpora.readers import read_corpus
 from davylamp.errors import Fault, InputError, PlantingError
 from davylamp.report.layout import Layout, lay_out, rows_planted
 from davylamp.runs.config import apply_overrides, validate
+from davylamp.studies.protocol.spec import CATALOGUE, load_study, study_recipe
 from davylamp.studies.recipe import Recipe, build_recipe, source_of
 from davylamp.studies.runner import Task, tasks_of
 
@@ -43,10 +44,11 @@ def preview(
     arm: str | None = None,
     variant: str | None = None,
 ) -> Preview:
-    """Draw where the canaries of a plan or a recipe fall.
+    """Draw where the canaries of a plan, a recipe or a study fall.
 
     Args:
-        source: a plan's or a recipe's file, or the name of a built-in recipe.
+        source: the file of one, or the name of a built-in recipe or study, which is drawn on its own task at the size
+            ``cpu``.
         overrides: ``key=value`` pairs with dotted keys.
         rows: rows of the corpus.
         data: the corpus, to count its rows.
@@ -60,7 +62,10 @@ def preview(
     """
     if rows is not None and data is not None:
         raise InputError(Fault("--rows", rows, "no --data beside it", "Give one of them."))
-    held = source_of(source)
+    study = source in CATALOGUE and not Path(source).is_file()
+    held = {} if study else source_of(source)
+    if study or "shapes" in held:
+        return _of_recipe(study_recipe(load_study(source), None, "cpu", overrides, data=data), rows, arm, variant)
     if RECIPE_KEYS & held.keys():
         return _of_recipe(build_recipe(held, overrides, data=data), rows, arm, variant)
     if variant is not None:
@@ -95,7 +100,7 @@ def _of_recipe(recipe: Recipe, rows: int | None, arm: str | None, variant: str |
         for task in tasks:
             _check_arm(arm, task.recipe.plan)
         tasks = [task for task in tasks if arm in task.plan.arms]
-    counted = rows if rows is not None else _count(recipe)
+    counted = rows if rows is not None else count_rows(recipe)
     return Preview(recipe.name, tuple(_of_task(task, counted) for task in tasks), tuple(_notes(recipe)))
 
 
@@ -111,8 +116,12 @@ def _of_task(task: Task, counted: int | None) -> Layout:
         raise PlantingError(f"variant {task.variant}: {error}") from error
 
 
-def _count(recipe: Recipe) -> int | None:
-    """Rows of a recipe's corpus; nothing is asked of the hub."""
+def count_rows(recipe: Recipe) -> int | None:
+    """Rows of a recipe's corpus, if they can be told without asking the hub.
+
+    Raises:
+        CorpusError: the corpus is a file that cannot be read.
+    """
     if recipe.corpus.path is not None:
         return len(recipe.corpus.load())
     return recipe.corpus.rows if recipe.corpus.generator is not None else None

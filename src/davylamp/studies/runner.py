@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from davylamp.canaries import Plan
+from davylamp.canaries.drafts import places
 from davylamp.canaries.plant import background
-from davylamp.errors import RunFolderError, TrainingError
+from davylamp.errors import PlantingError, RunFolderError, TrainingError
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
 from davylamp.runs import files
@@ -60,15 +61,17 @@ def run_recipe(
         threads: threads of torch in each; chosen by the model's size if none.
 
     Raises:
+        PlantingError: a run's canaries do not fit into its rows; all such runs are named.
         RunFolderError: another process works there, or the folder belongs to another recipe.
         DavylampError: a step failed; see the steps.
     """
     from davylamp.release.sources import resolve
 
     with locked(out):
+        tasks = list(tasks_of(recipe, out, threads))
+        check_layouts(tasks, len(recipe.corpus.load()))
         _claim(recipe, out)
         weights = resolve(recipe.model).weight_files
-        tasks = list(tasks_of(recipe, out, threads))
         at_once = min(len(tasks), jobs if jobs is not None else _jobs(sum(path.stat().st_size for path in weights)))
         seconds: dict[str, float] = {}
         with reporter.task(recipe.name, len(tasks)) as advance:
@@ -78,6 +81,29 @@ def run_recipe(
                 advance(1)
         data = collect(out)
         return Outcome(data, write_report(data, out), seconds)
+
+
+def check_layouts(tasks: Sequence[Task], corpus_rows: int) -> None:
+    """Lay out the canaries of every run, so that none is refused after others were trained.
+
+    Args:
+        tasks: the runs.
+        corpus_rows: rows of the corpus.
+
+    Raises:
+        PlantingError: canaries do not fit; every fault is named once, with the runs that it stops.
+    """
+    faults: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.kind != "audit":
+            continue
+        rows = min(task.plan.rows or corpus_rows, corpus_rows) * task.plan.repeat
+        try:
+            places(task.plan, rows)
+        except PlantingError as error:
+            faults.setdefault(str(error), []).append(task.folder.name)
+    if faults:
+        raise PlantingError("; ".join(f"{', '.join(runs)}: {fault}" for fault, runs in faults.items()))
 
 
 def _one_by_one(tasks: Sequence[Task], reporter: Reporter) -> Iterator[dict[str, float]]:

@@ -154,7 +154,10 @@ def _positive(group: _Group, candidates: int, rules: Rules) -> Control:
         f"{rules.positive_rank:.1%}."
     )
     if not passed:
-        statement += " This audit could not have seen a leak: train longer, or check that the model was trained."
+        statement += (
+            " This audit could not have seen a leak: train longer, plant the control more often (positive.dose), or "
+            "check that the model was trained."
+        )
     return Control(name="positive", passed=passed, statement=statement)
 
 

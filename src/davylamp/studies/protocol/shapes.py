@@ -7,14 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
+from scipy.stats import binom
 
-from davylamp.bounds.intervals import clopper_pearson
+from davylamp.bounds.intervals import clopper_pearson, sign_test
 from davylamp.errors import RunFolderError
 from davylamp.report.data import Utility, utilities_of
 from davylamp.report.study import Checked, Compared, ShapeFound, Word
 from davylamp.studies.protocol.analysis import middle, said, select
 from davylamp.studies.protocol.spec import Check, Select, Shape, Study
 from davylamp.studies.runner import Task
+
+SHARE, POWER = 0.75, 0.8
+"""A direction is ruled out where one that three quarters of the pairs take would have been found with this chance."""
 
 
 def find(
@@ -55,16 +59,26 @@ def _shape(
             checks.append(_better(*check.utility, utilities, study.confidence))
     held = sum(each.held for each in checks)
     word: Word = "held" if held == len(checks) else "held in part" if held else "not held"
+    if not held and all(each.few for each in checks):
+        word = "too few pairs"
     return ShapeFound(statement=shape.statement, paper=shape.paper, word=word, checks=tuple(checks))
 
 
 def _direction(check: Check, found: Compared, confidence: float) -> Checked:
     up = check.goes == "up"
     right = found.rises > found.falls if up else found.falls > found.rises
-    return Checked(
-        statement=f"{found.name}, expected to {'rise' if up else 'fall'}: {found.statement}",
-        held=right and found.p <= 1 - confidence,
-    )
+    held = right and found.p <= 1 - confidence
+    few = not held and (right or found.p > 1 - confidence) and _power(found.rises + found.falls, confidence) < POWER
+    told = f"{found.name}, expected to {'rise' if up else 'fall'}: {found.statement}"
+    if few:
+        told += f"; {found.rises + found.falls} pairs that differ are too few to rule it out"
+    return Checked(statement=told, held=held, few=few)
+
+
+def _power(pairs: int, confidence: float) -> float:
+    """Chance that the sign test finds a direction that a share :data:`SHARE` of the pairs takes."""
+    needed = next((k for k in range(pairs // 2 + 1, pairs + 1) if sign_test(k, pairs - k) <= 1 - confidence), None)
+    return 0.0 if needed is None else float(binom.sf(needed - 1, pairs, SHARE))
 
 
 def _level(check: Check, what: Select, frame: pl.DataFrame) -> Checked:

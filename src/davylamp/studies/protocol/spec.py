@@ -128,7 +128,7 @@ class Study(_Strict):
     Attributes:
         name: its name on the command line, which names a folder: letters, digits, '_' and '-' only.
         title: in words.
-        figures: figures of the paper that it follows.
+        figures: figures of the paper that it follows, if it follows any.
         question: what it asks.
         task: the task that it runs on unless told otherwise.
         recipe: laid over the task's recipe.
@@ -141,7 +141,7 @@ class Study(_Strict):
 
     name: str = Field(pattern=rf"^{ARM_NAME.pattern}$")
     title: str
-    figures: str
+    figures: str | None = None
     question: str
     task: TaskName = "email"
     recipe: dict[str, Any] = Field(default_factory=dict)
