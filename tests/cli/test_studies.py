@@ -169,7 +169,7 @@ def test_faults_are_one_message_and_nothing_is_made(davylamp, tmp_path, monkeypa
 def test_faults_of_a_file_and_of_its_recipe_are_named(davylamp, tmp_path):
     path = write_yaml(tmp_path / "s.yaml", {"name": "s", "titel": "T", "shapes": []})
     _, _, err = davylamp("studies", "run", path)
-    for field in ("titel", "title", "figures", "question", "shapes"):
+    for field in ("titel", "title", "question", "shapes"):
         assert f"{field} is" in err
     shape = {"statement": "S", "checks": [{"level": {"arm": "nobody"}, "at_least": 1}]}
     data = {"name": "s", "title": "T", "figures": "F", "question": "Q?", "shapes": [shape]}
