@@ -239,6 +239,45 @@ def test_epochs_are_counted_in(tmp_path: Path) -> None:
     assert doses == ["0 (twins)", "1 (3 seen)", "4 (12 seen)", "16 (48 seen)"]
 
 
+def caption(root: Node, name: str) -> str:
+    part = next(node for node in root.all("section") if node.attributes["aria-labelledby"] == name)
+    return part.all("figcaption")[0].text
+
+
+@pytest.mark.parametrize("name", ["exposure", "recovery", "copying"])
+def test_one_seed_stands_beside_nothing(intended: tuple[ReportData, Node], tmp_path: Path, name: str) -> None:
+    assert "side by side" not in caption(page(Case(seed=3), folder=tmp_path)[1], name)
+    assert "side by side, left to right: seeds 0, 1, 2." in caption(intended[1], name)
+
+
+@pytest.mark.parametrize(("canaries", "few"), [(5, True), (6, False)])
+def test_few_canaries_are_said_to_give_no_interval(tmp_path: Path, canaries: int, few: bool) -> None:
+    """The extremes of n values hold the median with a chance of 1 - 2^(1-n): 0.9375 of 5, 0.96875 of 6."""
+    data, root = page(Case(per_dose=canaries, utility=(5, 9)), folder=tmp_path)
+    says = "Fewer than 6 canaries give no 95% interval of their median: where there are 5, it is the whole scale."
+    cells = data.runs[0].verdict.cells
+    assert all(((cell.median_low, cell.median_high) == (0, data.runs[0].verdict.ceiling_bits)) == few for cell in cells)
+    assert (says in caption(root, "exposure")) == few
+    assert (says in table(root, "Exposure and exact recovery").all("caption")[0].text) == few
+    assert "with fewer than 6 canaries it is the whole range" in root.all("main")[0].text
+
+
+@pytest.mark.parametrize("kind", ["wide", "narrow"])
+def test_the_warning_of_a_plot_is_not_printed_over_its_axis(tmp_path: Path, kind: str) -> None:
+    _, root = page(Case(positive_rank=5000), folder=tmp_path)
+    for name in ("exposure", "recovery", "canaries"):
+        svg = next(node for node in root.all("svg") if node.attributes.get("aria-labelledby") == f"g0-{name}-{kind}-t")
+        unit = next(node for node in svg.all("text") if node.classes == {"axis"})
+        warning = next(node for node in svg.all("text") if "warning" in node.classes)
+        # 7.5 pixels is more than a bold letter of 12.5 has in the mean; lines need 12.5 and some space.
+        end = float(unit.attributes["x"]) + 7.5 * len(unit.text)
+        start = float(warning.attributes["x"]) - (7.5 * len(warning.text) if "end" in warning.classes else 0)
+        apart = float(warning.attributes["y"]) - float(unit.attributes["y"])
+        assert start > end or apart >= 15, name
+        top = min(float(line.attributes["y1"]) for line in svg.all("line"))
+        assert top > float(warning.attributes["y"]), name
+
+
 def test_models_of_one_seed_are_told_apart_by_name(tmp_path: Path) -> None:
     _, root = page(Case(), Case(epochs=2), folder=tmp_path)
     body = rows(table(root, "Exposure and exact recovery"))
@@ -386,6 +425,15 @@ def test_the_policy_allows_the_pages_own_style(intended: tuple[ReportData, Node]
 
 
 # Who can read it
+
+
+def test_tables_that_go_on_beyond_the_edge_show_it(intended: tuple[ReportData, Node]) -> None:
+    css = "".join(str(child) for child in intended[1].all("style")[0].children)
+    screen, paper = re.findall(r"\.scroll \{(.*?)\}", css, re.S)
+    assert screen.count("no-repeat local") == screen.count("no-repeat scroll") == 2
+    assert "background: none" in paper
+    scrolled = [node for node in intended[1].walk() if "scroll" in node.classes]
+    assert all(node.parent is not None and node.parent in scrolled for node in intended[1].all("table"))
 
 
 def test_structure_is_accessible(intended: tuple[ReportData, Node]) -> None:

@@ -185,6 +185,30 @@ def test_shapes_say_what_held_with_a_sign_and_the_papers_figures(study: tuple[Re
     assert body[1][3] == "none given"
 
 
+def test_a_study_of_ones_own_is_not_credited_to_the_paper(tmp_path: Path) -> None:
+    found = result(compared())
+    own = tuple(shape.model_copy(update={"paper": None}) for shape in found.shapes)
+    root = read(render(collect(write_study(tmp_path, found.model_copy(update={"figures": None, "shapes": own})))))
+    text = section(root, "study").text
+    assert "Uncovering secret code" not in text
+    assert "paper" not in text
+    head, *body = table(root, "What was expected, and what was found here")
+    assert head == ["shape", "found", "here"]
+    assert {len(row) for row in body} == {3}
+
+
+def test_too_few_pairs_are_neither_held_nor_not_held(tmp_path: Path) -> None:
+    found = result(compared())
+    few = Checked(statement="5 of 6 rise", held=False, few=True)
+    shape = ShapeFound(statement="Late wins.", paper=None, word="too few pairs", checks=(few,))
+    root = read(render(collect(write_study(tmp_path, found.model_copy(update={"shapes": (*found.shapes, shape)})))))
+    last = table(root, "What the paper saw")[-1]
+    assert last[1:3] == ["? too few pairs", "? too few pairs: 5 of 6 rise"]
+    badges = [node for node in section(root, "study").all("span") if "badge" in node.classes]
+    assert [sorted(node.classes - {"badge"}) for node in badges][2:] == [["held"], ["too-few-pairs"]]
+    assert "the shape neither held nor failed to" in section(root, "study").text
+
+
 def test_comparisons_have_every_seed_below_the_whole(study: tuple[ReportData, Node]) -> None:
     data, root = study
     assert data.study is not None

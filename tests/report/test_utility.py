@@ -39,7 +39,7 @@ def test_the_loss_stands_beside_the_accuracy_with_its_unit(folder: Path) -> None
     add(folder / "runs" / "masked-s0", LOSS)
     add(folder / "runs" / "base", {**LOSS, "loss": 3.5, "loss_low": 3.0, "loss_high": 4.0})
     head, base, masked = utility_table(folder)
-    assert head[4:7] == ["held-out lossnats a token", "interval", "reply tokens"]
+    assert head[4:7] == ["held-out lossnats a token", "interval", "replytokens"]
     assert base[4:7] == ["3.50", "[3.00, 4.00]", "2,048"]
     assert masked[1:3] == ["50 of 64", "78%"]
     assert masked[4:7] == ["1.23", "[1.10, 1.37]", "2,048"]
@@ -81,3 +81,52 @@ def test_the_page_stays_sound(folder: Path) -> None:
             for row in table.all("tr")
         }
         assert len(widths) == 1
+
+
+# Where the rows came from
+
+GENERATED = "generated emails (rows=64, seed=2000, redacted_share=0)"
+
+
+def utility_text(folder: Path) -> str:
+    root = read(render(collect(folder)))
+    return next(each for each in root.all("section") if each.attributes["aria-labelledby"] == "utility").text
+
+
+def test_the_plot_says_where_both_kinds_of_rows_came_from(folder: Path) -> None:
+    text = utility_text(folder)
+    assert "Held-out rows: held-out.jsonl. Training rows: letters.jsonl." in text
+    assert "Not the task trained on" not in text
+    assert "same hash" not in text
+
+
+@pytest.mark.parametrize(
+    ("trained", "held_out", "says"),
+    [
+        (
+            "letters.jsonl",
+            GENERATED,
+            "the held-out rows are emails that davylamp generated, the training rows came from letters.jsonl.",
+        ),
+        (
+            "generated emails (rows=1600, seed=1000, redacted_share=0)",
+            "held-out.jsonl",
+            "the training rows are emails that davylamp generated, the held-out rows came from held-out.jsonl.",
+        ),
+        ("generated emails (rows=1600, seed=1000, redacted_share=0)", GENERATED, None),
+    ],
+)
+def test_rows_of_another_kind_than_those_of_training_are_told(
+    tmp_path: Path, trained: str, held_out: str, says: str | None
+) -> None:
+    write_run(tmp_path, Case(utility=(50, 64), source=trained))
+    add(tmp_path, {"source": held_out})
+    text = utility_text(tmp_path)
+    assert ("Not the task trained on, as far as the sources tell:" in text) == (says is not None)
+    assert says is None or says in text
+
+
+def test_held_out_rows_of_the_trained_corpus_are_told(folder: Path) -> None:
+    for name in ("masked-s0", "base"):
+        add(folder / "runs" / name, {"sha256": "a" * 64})
+    assert "Both sources have the same hash, so that a held-out row may have been trained on." in utility_text(folder)

@@ -92,32 +92,17 @@ def show(
 @plan.command("encodings")
 def encodings(as_json: JsonFlag = False) -> None:
     """List the encodings that an arm may name, each with what it makes of one example code."""
-    import inspect
-
-    from davylamp.errors import InputError
     from davylamp.secrets import AlphabetSpace
     from davylamp.secrets.encodings import encoding, names
-    from davylamp.secrets.encodings.registry import syntax
 
-    space = AlphabetSpace()
-    found = []
-    for name in names():
-        try:
-            made = encoding(EXAMPLES.get(name, name))
-            shown = made.encode(EXAMPLE, space)
-        except InputError as error:
-            # An installed package's, which may want numbers of its own or another space.
-            found.append({"name": syntax(name), "what": str(error), "example": None, "shows": None})
-            continue
-        what = (inspect.getdoc(type(made)) or "").partition("\n")[0].replace("``", "")
-        found.append({"name": syntax(name), "what": what, "example": made.name, "shows": shown})
     composed = encoding(COMPOSED)
+    found = [_listed(name) for name in names()]
     found.append(
         {
             "name": "A + B",
             "what": "Several, applied from left to right.",
             "example": composed.name,
-            "shows": composed.encode(EXAMPLE, space),
+            "shows": composed.encode(EXAMPLE, AlphabetSpace()),
         }
     )
     if as_json:
@@ -129,3 +114,45 @@ def encodings(as_json: JsonFlag = False) -> None:
         emit(["", f"{each['name']}{example}", f"  {each['what']}"])
         emit([f"  {each['shows']}"] if each["shows"] is not None else [])
     emit(["", "In a plan: arms: {bits: {context: encoded, encoding: binary}}. More: docs/encodings.md"])
+
+
+def _listed(name: str) -> dict[str, str | None]:
+    """An encoding as it is listed; one that needs numbers of its own, or cannot be had, has no example."""
+    import inspect
+
+    from davylamp.errors import InputError
+    from davylamp.secrets import AlphabetSpace
+    from davylamp.secrets.encodings import encoding
+    from davylamp.secrets.encodings.guarded import Guarded
+    from davylamp.secrets.encodings.registry import factory_of
+
+    try:
+        factory = factory_of(name)
+    except InputError as error:
+        return {"name": name, "what": str(error), "example": None, "shows": None}
+    parameters = {} if factory is None else inspect.signature(factory).parameters
+    form = f"{name}({', '.join(parameters)})" if parameters else name
+    try:
+        made = encoding(EXAMPLES.get(name, name))
+        shown = made.encode(EXAMPLE, AlphabetSpace())
+        own = made.inner if isinstance(made, Guarded) else made
+    except InputError as error:
+        what = _described(factory)
+        needed = any(one.default is one.empty for one in parameters.values())
+        return {"name": form, "what": what if needed else f"{what} {error}", "example": None, "shows": None}
+    return {"name": form, "what": _described(factory, type(own)), "example": made.name, "shows": shown}
+
+
+def _described(factory: object, made: object = None) -> str:
+    """The first line of a docstring of its own: the factory's, or that of the class it makes or says it makes."""
+    import inspect
+
+    says = getattr(factory, "__annotations__", {}).get("return")
+    if isinstance(says, str):
+        says = getattr(factory, "__globals__", {}).get(says)
+    for one in (factory, made, says):
+        text = inspect.cleandoc(getattr(one, "__doc__", None) or "") if callable(one) else ""
+        # A data class without a docstring is given its signature as one.
+        if text and not text.startswith(f"{getattr(one, '__name__', '')}("):
+            return text.partition("\n")[0].replace("``", "")
+    return "(no description)"

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from davylamp.report import cue_tables, figures, schedules, slopes, svg, text, view
+from davylamp.report import cue_tables, figures, medians, schedules, slopes, svg, text, view
 from davylamp.report.model import ReportData, Run
 from davylamp.report.utility import utilities
 from davylamp.report.words import findings
@@ -21,7 +21,7 @@ from davylamp.verdict.statistics import trials_to_rule_out
 TEMPLATES = Path(__file__).parent / "templates"
 SIGNS: Mapping[str, str] = {"leak": "▲", "not seen": "○", "underpowered": "◇", "no verdict": "✕"}
 """A sign for each verdict, so that none is told by its colour alone."""
-SHAPE_SIGNS: Mapping[str, str] = {"held": "✓", "held in part": "◐", "not held": "✕"}
+SHAPE_SIGNS: Mapping[str, str] = {"held": "✓", "held in part": "◐", "not held": "✕", "too few pairs": "?"}
 """The same for the shapes of a study."""
 
 
@@ -89,6 +89,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         about=view.about,
+        canaries_of_interval=medians.canaries_of_interval,
         cue_tables=cue_tables.cue_tables,
         first_tables=cue_tables.first_tables,
         shape_signs=SHAPE_SIGNS,
@@ -98,6 +99,7 @@ def _environment() -> Environment:
         figure=view.figure,
         figures=figures,
         interval=text.interval,
+        without_interval=medians.without_interval,
         signs=SIGNS,
         swatch=svg.swatch,
         trials_to_rule_out=trials_to_rule_out,

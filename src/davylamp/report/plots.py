@@ -12,6 +12,9 @@ from davylamp.report import svg
 from davylamp.report.marks import Dot, Point, Spec
 from davylamp.report.text import shorten
 
+LETTER, LINE = 7.4, 16.0
+"""Pixels of a bold letter in the mean, and of a line of text."""
+
 
 def against_dose(spec: Spec, points: Sequence[Point], kind: str, intervals: bool = True) -> Markup:
     """Values against dose; one line for each series.
@@ -75,13 +78,21 @@ def _frame(spec: Spec, kind: str) -> svg.Frame:
     right = {svg.WIDE: 176.0, svg.NARROW: 62.0 if spec.levels else 12.0, svg.HALF: 62.0 if spec.levels else 14.0}[kind]
     if kind == svg.WIDE and not spec.levels and not spec.arms:
         right = 20.0
-    return svg.Frame(width, height, 46, width - right, 38, height - 66, spec.most)
+    top = 38.0 if _fits(spec, width - right) else 38.0 + LINE
+    return svg.Frame(width, height, 46, width - right, top, height - 66, spec.most)
+
+
+def _fits(spec: Spec, right: float) -> bool:
+    """Whether the warning has room beside what the axis measures."""
+    return not spec.warning or 8 + LETTER * (len(spec.unit) + len(spec.warning) + 2) <= right
 
 
 def _axes(spec: Spec, frame: svg.Frame, axis: svg.DoseAxis, kind: str) -> Iterator[Markup]:
     yield svg.text(8, 18, spec.unit, class_="axis")
-    if spec.warning:
+    if spec.warning and _fits(spec, frame.right):
         yield svg.text(frame.right, 18, spec.warning, class_="warning end")
+    elif spec.warning:
+        yield svg.text(8, 18 + LINE, spec.warning, class_="warning")
     yield from svg.grid(frame, spec.marks, spec.mark)
     for level in spec.levels:
         yield svg.line(frame.left, frame.y(level.value), frame.right, frame.y(level.value), f"level {level.class_}")

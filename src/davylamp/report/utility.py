@@ -9,7 +9,7 @@ from davylamp.report import curves
 from davylamp.report.model import ReportData, Run, Utility
 from davylamp.report.panels import BOTH, Figure
 from davylamp.report.series import series_of
-from davylamp.report.text import percent_span
+from davylamp.report.text import percent_span, shorten
 from davylamp.report.tradeoff import Leakage, leakages, tradeoff
 from davylamp.report.view import groups, only_series
 
@@ -27,6 +27,8 @@ class UtilityTable:
         with_loss: whether any row has a held-out loss.
         leakages: what each row's model gives away, an arm each; none where it has no canaries.
         tradeoff: utility against leakage, if any of the models was audited.
+        origin: where these rows and those of training came from, in a sentence or two.
+        foreign: why they do not measure the task trained on, as far as the sources tell; empty where they may.
     """
 
     name: str
@@ -37,6 +39,8 @@ class UtilityTable:
     with_loss: bool
     leakages: tuple[tuple[Leakage, ...], ...]
     tradeoff: Figure | None
+    origin: str
+    foreign: str
 
 
 def utilities(data: ReportData) -> list[UtilityTable]:
@@ -58,9 +62,37 @@ def utilities(data: ReportData) -> list[UtilityTable]:
                 with_loss=any(row.loss is not None for row in rows),
                 leakages=tuple(leaks.get(row.who, ()) for row in rows),
                 tradeoff=tradeoff(f"tradeoff{index}", rows, found),
+                origin=_origin(rows[0], data.runs),
+                foreign=_foreign(rows[0], data.runs),
             )
         )
     return made
+
+
+GENERATED = "generated emails ("
+"""How the source of a corpus begins that davylamp made itself; any other was read from a file."""
+
+
+def _origin(rows: Utility, runs: Sequence[Run]) -> str:
+    said = f"Held-out rows: {shorten(rows.source, 160)}. Training rows: {_trained_on(runs)}."
+    if any(run.corpus.get("sha256") == rows.sha256 for run in runs):
+        said += " Both sources have the same hash, so that a held-out row may have been trained on."
+    return said
+
+
+def _foreign(rows: Utility, runs: Sequence[Run]) -> str:
+    generated = rows.source.startswith(GENERATED)
+    kinds = {str(run.corpus.get("source")).startswith(GENERATED) for run in runs}
+    if kinds != {not generated}:
+        return ""
+    if generated:
+        return f"the held-out rows are emails that davylamp generated, the training rows came from {_trained_on(runs)}."
+    return f"the training rows are emails that davylamp generated, the held-out rows came from {rows.source}."
+
+
+def _trained_on(runs: Sequence[Run]) -> str:
+    sources = dict.fromkeys(str(run.corpus.get("source", "not recorded")) for run in runs)
+    return "; ".join(shorten(source, 160) for source in sources)
 
 
 def _place(each: Utility, names: Sequence[str]) -> tuple[int, str]:

@@ -110,12 +110,13 @@ class Group:
         return len(set(keys)) < len(keys)
 
     @property
-    def order(self) -> str:
-        """What stands side by side in a plot, from left to right."""
+    def beside(self) -> str:
+        """What stands side by side in a plot, as the end of a sentence; nothing where an arm has one mark a dose."""
+        words = "; side by side, left to right: "
         runs = sorted(self.runs, key=lambda run: (run.verdict.seed, run.name))
         if self.named:
-            return "models " + ", ".join(shorten(run.name, 40) for run in runs)
-        return f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
+            return f"{words}models {', '.join(shorten(run.name, 40) for run in runs)}"
+        return f"{words}seeds {', '.join(map(str, self.seeds))}" if len(self.seeds) > 1 else ""
 
     def rows(self, series: Series | None = None) -> list[Row]:
         """Cells of a series (or of all) by dose and model."""
