@@ -72,7 +72,10 @@ def quick(monkeypatch):
         )
         return Signals(logs, np.zeros(1)).to_bytes({"key": task.key})
 
-    monkeypatch.setattr(shadowing, "train_shadow", draw)
+    def draw_all(work, tasks):
+        return [draw(work, task) for task in tasks]
+
+    monkeypatch.setattr(shadowing, "train_shadows", draw_all)
 
 
 def assert_refused(answer, *said):

@@ -16,7 +16,7 @@ from davylamp.errors import InputError, ManifestError, PreflightError, RunFolder
 from davylamp.measures.shadow_results import SCORES, ShadowScores
 from davylamp.runs.folder import RunFolder
 from davylamp.studies.shadow_preparing import ShadowRequest, prepare
-from davylamp.studies.shadow_work import read_signals, train_shadow
+from davylamp.studies.shadow_work import read_signals, train_shadows
 from davylamp.studies.shadowing import shadows_step
 from davylamp.studies.steps import plant_step, train_step
 from davylamp.training.shadow_runs import ShadowTask
@@ -28,6 +28,8 @@ from support.tiny_models import build_tiny
 
 SPEC = {"batch_size": 8, "learning_rate": 0.003, "precision": "float32"}
 FEW = ShadowRequest(spec=ShadowSpec(shadows=6), jobs=1, threads=1)
+EACH = dataclasses.replace(FEW, together=0)
+"""Every shadow by the trainer of the audited model."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -84,7 +86,7 @@ def quick(monkeypatch):
             task.keep.mkdir(parents=True)
         return Signals(logs, np.zeros(1)).to_bytes({"key": task.key})
 
-    monkeypatch.setattr(shadowing, "train_shadow", draw)
+    monkeypatch.setattr(shadowing, "train_shadows", lambda work, tasks: [draw(work, task) for task in tasks])
 
 
 def prepared(folder, request=FEW):
@@ -118,11 +120,11 @@ def test_the_result_is_on_disk_and_whole(shadowed):
 def test_the_shadow_that_holds_what_the_model_was_trained_on_is_the_model(shadowed):
     # The strongest check of the rows, the order and the settings: the same signals, to the last bit.
     folder, scores = shadowed
-    drawn, work = prepared(folder)
+    drawn, work = prepared(folder, EACH)
     members = tuple(target.canary.dose > 0 for target in drawn.targets)
     seed = json.loads(folder.training.read_text("utf-8"))["seed"]
     store = ShadowStore(folder.path / "again")
-    store.save("k", train_shadow(work, ShadowTask(0, members, seed, "k")))
+    store.save("k", train_shadows(work, [ShadowTask(0, members, seed, "k")])[0])
     known = {path.stem for path in (folder.path / "shadows").iterdir()} - {key[:32] for key in scores.keys}
     audited = np.load(folder.path / "shadows" / f"{known.pop()}.npz")
     found = store.load("k", work.lengths)
@@ -183,19 +185,19 @@ def test_what_was_finished_before_a_failure_is_kept(copy, quick, monkeypatch):
     from davylamp.studies import shadowing
 
     shutil.rmtree(copy.path / "shadows")
-    draw = shadowing.train_shadow
+    draw = shadowing.train_shadows
 
-    def interrupted(work, task):
-        if task.index == 2:
+    def interrupted(work, tasks):
+        if tasks[0].index == 4:
             raise KeyboardInterrupt
-        return draw(work, task)
+        return draw(work, tasks)
 
-    monkeypatch.setattr(shadowing, "train_shadow", interrupted)
+    monkeypatch.setattr(shadowing, "train_shadows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shadows_step(copy, FEW)
-    assert len(list((copy.path / "shadows").glob("*.npz"))) == 2
-    monkeypatch.setattr(shadowing, "train_shadow", draw)
-    assert shadows_step(copy, FEW).trained == 4
+    assert len(list((copy.path / "shadows").glob("*.npz"))) == 4
+    monkeypatch.setattr(shadowing, "train_shadows", draw)
+    assert shadows_step(copy, FEW).trained == 2
 
 
 def test_more_shadows_train_only_those_that_are_more(copy, quick):
@@ -258,7 +260,7 @@ def test_a_kept_model_is_the_one_that_the_signals_are_of(copy, tmp_path):
     _, work = prepared(copy)
     task = ShadowTask(0, (True,) * len(work.records), 1, "k", tmp_path / "kept")
     store = ShadowStore(tmp_path)
-    store.save("k", train_shadow(work, task))
+    store.save("k", train_shadows(work, [task])[0])
     tokenizer = AutoTokenizer.from_pretrained(task.keep)
     model = AutoModelForCausalLM.from_pretrained(task.keep)
     again = read_signals(work, model, tokenizer)
@@ -281,10 +283,10 @@ def test_adapters_have_shadows_too(copy, place):
     assert "peft" in work.versions
     members = tuple(target.canary.dose > 0 for target in drawn.targets)
     store = ShadowStore(copy.path / "again")
-    store.save("k", train_shadow(work, ShadowTask(0, members, 5, "k")))
+    store.save("k", train_shadows(work, [ShadowTask(0, members, 5, "k")])[0])
     np.testing.assert_array_equal(store.load("k", work.lengths).losses, made["losses"])
     # Another seed begins from another adapter.
-    store.save("l", train_shadow(work, ShadowTask(0, members, 6, "l")))
+    store.save("l", train_shadows(work, [ShadowTask(0, members, 6, "l")])[0])
     assert not np.array_equal(store.load("l", work.lengths).losses, made["losses"])
 
 
@@ -302,7 +304,7 @@ def test_packed_rows_give_the_model_itself_too(place, tmp_path):
     drawn, work = prepared(folder)
     members = tuple(target.canary.dose > 0 for target in drawn.targets)
     store = ShadowStore(folder.path / "again")
-    store.save("k", train_shadow(work, ShadowTask(0, members, 0, "k")))
+    store.save("k", train_shadows(work, [ShadowTask(0, members, 0, "k")])[0])
     np.testing.assert_array_equal(store.load("k", work.lengths).losses, made["losses"])
 
 
@@ -354,12 +356,42 @@ def test_no_file_holds_a_secret(shadowed):
     assert not [canary["id"] for canary in manifest["canaries"] if canary["secret"] in text]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [{"jobs": 2}, {"executor": "ray", "jobs": 2}])
-def test_processes_and_ray_give_the_same_bytes(copy, how):
-    if "executor" in how:
-        pytest.importorskip("ray")
+def test_a_stack_of_shadows_is_what_the_trainer_makes_but_for_the_order_of_sums(shadowed):
+    folder, _ = shadowed
+    drawn, stack = prepared(folder)
+    _, each = prepared(folder, EACH)
+    assert stack.stacked
+    assert not each.stacked
+    members = [tuple(map(bool, flags)) for flags in drawn.inside[:2]]
+    tasks = [ShadowTask(index, flags, 0, f"k{index}") for index, flags in enumerate(members)]
+    store = ShadowStore(folder.path / "compared")
+    for work in (stack, each):
+        for task, data in zip(tasks, train_shadows(work, tasks), strict=True):
+            store.save(f"{task.key}{work.stacked}", data)
+    for task in tasks:
+        one, other = (np.load(store.path(f"{task.key}{kind}")) for kind in (True, False))
+        # A dozen steps at 3e-3; log-probabilities reach -100 nats here.
+        np.testing.assert_allclose(one["losses"], other["losses"], rtol=1e-4)
+        np.testing.assert_allclose(one["logprobs"], other["logprobs"], rtol=1e-3, atol=1e-3)
+
+
+def test_how_many_are_trained_at_once_changes_no_byte(copy):
     files = {path.name: path.read_bytes() for path in (copy.path / "shadows").iterdir()}
     shutil.rmtree(copy.path / "shadows")
-    assert shadows_step(copy, dataclasses.replace(FEW, **how)).trained == 6
+    assert shadows_step(copy, dataclasses.replace(FEW, together=1)).trained == 6
     assert {path.name: path.read_bytes() for path in (copy.path / "shadows").iterdir()} == files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_", [FEW, EACH], ids=["together", "each"])
+@pytest.mark.parametrize("how", [{"jobs": 2}, {"executor": "ray", "jobs": 2}], ids=["processes", "ray"])
+def test_processes_and_ray_give_the_same_bytes(copy, how, request_):
+    if "executor" in how:
+        pytest.importorskip("ray")
+    shadows_step(copy, request_)
+    files = {path.name: path.read_bytes() for path in (copy.path / "shadows").iterdir()}
+    shutil.rmtree(copy.path / "shadows")
+    assert shadows_step(copy, dataclasses.replace(request_, **how)).trained == 6
+    found = {path.name: path.read_bytes() for path in (copy.path / "shadows").iterdir()}
+    assert found == {name: files[name] for name in found}
+    assert len(found) == 7

@@ -23,11 +23,17 @@ def said(how):
 
 
 def test_one_after_the_other_or_a_process_each_the_same_work_is_done():
-    expected = ["shared 0 01 0", "shared 1 00 7", "shared 2 11 14"]
+    expected = ["shared 0 01 0 1", "shared 1 00 7 1", "shared 2 11 14 1"]
     assert said(Execution()) == (expected, {os.getpid()})
     texts, processes = said(Execution(jobs=2))
     assert texts == expected
     assert os.getpid() not in processes
+
+
+@pytest.mark.parametrize(("together", "jobs", "sizes"), [(2, 1, [2, 2, 1]), (8, 1, [3, 3, 3]), (8, 2, [2, 2, 1])])
+def test_shadows_are_handed_over_together_but_leave_no_job_idle(together, jobs, sizes):
+    texts, _ = said(Execution(together=together, jobs=jobs))
+    assert [int(text.rsplit(" ", 1)[1]) for text in texts] == sizes
 
 
 def test_no_task_begins_no_process():

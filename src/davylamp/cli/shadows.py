@@ -30,6 +30,14 @@ def shadows(  # noqa: PLR0913 - an argument for each option
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Shadows at a time (default: one a core for a small model).")
     ] = None,
+    together: Annotated[
+        int | None,
+        typer.Option(
+            "--together",
+            min=0,
+            help="Small models that a process trains at once (default: 4); 0 trains each as `davylamp train` does.",
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="Model to begin from (default: that of RUN/training.json).")
     ] = None,
@@ -74,7 +82,7 @@ def shadows(  # noqa: PLR0913 - an argument for each option
     from davylamp.runs.config import validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
-    from davylamp.studies.shadow_preparing import ShadowRequest
+    from davylamp.studies.shadow_preparing import TOGETHER, ShadowRequest
     from davylamp.studies.shadowing import shadows_step
     from davylamp.training.shadow_runs import check_execution
     from davylamp.training.shadows import ShadowSpec
@@ -96,6 +104,7 @@ def shadows(  # noqa: PLR0913 - an argument for each option
         address=address,
         jobs=jobs,
         threads=threads,
+        together=TOGETHER if together is None else together,
         keep_models=keep_models,
         truncation=TRUNCATION if truncation is None else truncation,
     )

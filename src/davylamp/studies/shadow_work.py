@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -55,6 +55,8 @@ class ShadowWork:
         replies: first token of the reply of each, at least 1.
         versions: versions of the libraries that training depends on.
         precision: what the forward passes compute in.
+        stacked: whether shadows are trained by :func:`~davylamp.training.stacked_fit.fit_stack`, any number at once,
+            and not by the trainer of the audited model.
     """
 
     base: Base
@@ -67,6 +69,7 @@ class ShadowWork:
     replies: tuple[int, ...]
     versions: dict[str, str]
     precision: str
+    stacked: bool = False
 
     def examples(self, members: Sequence[bool]) -> list[Example]:
         """The tokenised rows of a shadow, as the trainer sees them."""
@@ -75,6 +78,16 @@ class ShadowWork:
             for position in positions if is_in else ():
                 rows[position] = record
         return pack(rows, self.max_length) if self.spec.packing else rows
+
+    @property
+    def widths(self) -> list[int]:
+        """Tokens that each batch of an epoch is padded to in a stack: its longest row in any shadow."""
+        longest = [len(row.ids) for row in self.rows]
+        for record, positions in zip(self.records, self.positions, strict=True):
+            for position in positions:
+                longest[position] = max(longest[position], len(record.ids))
+        size = self.spec.batch_size
+        return [max(longest[start : start + size]) for start in range(0, len(longest), size)]
 
     @property
     def lengths(self) -> list[int]:
@@ -96,6 +109,8 @@ class ShadowWork:
                 "spec": self.spec.model_dump(mode="json"),
                 "max_length": self.max_length,
                 "seed": seed,
+                "trainer": "stack" if self.stacked else "fit",
+                "widths": self.widths if self.stacked else None,
                 "rows": files.sha256_bytes("".join(rows).encode()),
                 "scored": self.scored_sha256,
                 "precision": self.precision,
@@ -119,37 +134,73 @@ class ShadowWork:
         return [known[row] for row in self.rows], [known[row] for row in self.records]
 
 
-def train_shadow(work: ShadowWork, task: ShadowTask) -> bytes:
-    """Train one shadow and read its signals; the same bytes wherever it is done with the same number of threads.
+def train_shadows(work: ShadowWork, tasks: Sequence[ShadowTask]) -> list[bytes]:
+    """Train some shadows and read their signals.
+
+    The bytes of each are the same wherever and with whichever others it is trained, with as many threads on a like
+    machine.
 
     Returns:
-        The content of its file.
+        The content of the file of each.
 
     Raises:
         ModelError: the model is missing here, or is another one.
-        TrainingError: training went wrong; names the shadow.
+        TrainingError: training went wrong.
         ScoringError: a target cannot be scored.
-        StorageError: the model is to be kept and cannot be written.
+        StorageError: a model is to be kept and cannot be written.
     """
     from davylamp.release.loader import load_model
-    from davylamp.release.quiet import quiet
-    from davylamp.training.fit import fit
     from davylamp.training.threads import use_threads
 
     source, tokenizer = _opened(work.base)
-    model = load_model(source, "float32", work.base.device, tokenizer=tokenizer)
-    use_threads(model, work.base.threads)
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    found = []
+    for part in [list(tasks)] if work.stacked else [[task] for task in tasks]:
+        model = load_model(source, "float32", work.base.device, tokenizer=tokenizer)
+        use_threads(model, work.base.threads)
+        for task, (trained, losses) in zip(part, _trained(work, part, model, tokenizer), strict=True):
+            if task.keep is not None:
+                _keep(task.keep, trained, tokenizer)
+            note = {"key": task.key, "shadow": task.index, "seed": task.seed, "spec": work.spec.model_dump(mode="json")}
+            found.append(read_signals(work, trained, tokenizer, losses).to_bytes(note))
+    return found
+
+
+def _trained(
+    work: ShadowWork, tasks: Sequence[ShadowTask], model: Any, tokenizer: TokenizerView
+) -> Iterator[tuple[Any, np.ndarray]]:
+    """Each trained model, to be read before the next one is asked for, and the losses of its steps."""
+    from davylamp.release.quiet import quiet
+    from davylamp.training.fit import fit
+    from davylamp.training.stacked_fit import fit_stack
+    from davylamp.training.stacking import unstack
+
+    pad = pad_token(tokenizer)
+    if not work.stacked:
+        (task,) = tasks
+        with quiet():
+            trained, report = fit(model, work.examples(task.members), work.spec, pad, task.seed)
+        yield trained, np.array(report.losses)
+        return
+    rows = [work.examples(task.members) for task in tasks]
     with quiet():
-        trained, report = fit(model, work.examples(task.members), work.spec, int(pad or 0), task.seed)
-    if task.keep is not None:
-        with replaced_folder(task.keep) as temporary, quiet():
-            trained.save_pretrained(temporary, safe_serialization=True)
-            tokenizer.save_pretrained(temporary)  # type: ignore[attr-defined]
-    signals = read_signals(work, trained, tokenizer, np.array(report.losses))
-    return signals.to_bytes(
-        {"key": task.key, "shadow": task.index, "seed": task.seed, "spec": work.spec.model_dump(mode="json")}
-    )
+        many, losses = fit_stack(model, rows, work.widths, work.spec, pad)
+    for which in range(len(tasks)):
+        unstack(many, which, model)
+        yield model, losses[:, which].double().numpy()
+
+
+def _keep(folder: Path, model: Any, tokenizer: Any) -> None:
+    from davylamp.release.quiet import quiet
+
+    with replaced_folder(folder) as temporary, quiet():
+        model.save_pretrained(temporary, safe_serialization=True)
+        tokenizer.save_pretrained(temporary)
+
+
+def pad_token(tokenizer: TokenizerView) -> int:
+    """The padding token, which is masked whatever it is."""
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    return int(pad or 0)
 
 
 def read_signals(work: ShadowWork, model: Any, tokenizer: TokenizerView, losses: np.ndarray | None = None) -> Signals:

@@ -20,7 +20,7 @@ from davylamp.runs.config import apply_overrides, validate
 from davylamp.runs.folder import RunFolder, digest
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.studies.shadow_preparing import PROBES, ShadowRequest, asked_pairs, prepare, training_of
-from davylamp.studies.shadow_work import ShadowWork, read_signals, train_shadow
+from davylamp.studies.shadow_work import ShadowWork, read_signals, train_shadows
 from davylamp.training.shadow_runs import Execution, ShadowTask, run_tasks
 from davylamp.training.shadow_store import ShadowStore, Signals
 from davylamp.training.shadows import ShadowDesign, design
@@ -92,7 +92,7 @@ def _train_missing(
         if store.load(task.key, work.lengths) is None or (task.keep is not None and not task.keep.is_dir())
     ]
     with reporter.task("shadows", len(missing)) as advance:
-        for task, data in run_tasks(train_shadow, work, missing, how):
+        for task, data in run_tasks(train_shadows, work, missing, how):
             store.save(task.key, data)
             advance(1)
     return len(missing)

@@ -24,6 +24,8 @@ from typing import Any, Literal, TypeVar
 from davylamp.errors import DavylampError, Fault, InputError, MissingExtraError, TrainingError
 
 Shared = TypeVar("Shared")
+Work = Callable[[Shared, Sequence["ShadowTask"]], list[bytes]]
+"""Trains some shadows, and gives what is kept of each; a function of a module, so that other processes find it."""
 Executor = Literal["local", "ray"]
 STORE = 256 * 2**20
 """Bytes of a local Ray's object store: it holds the tokenised rows once."""
@@ -62,6 +64,7 @@ class Execution:
         address: a Ray cluster's address; a Ray on this machine, for this run alone, if none.
         threads: threads of torch of each shadow, which a Ray task also asks for as its cores.
         gpu: whether each Ray task asks for a GPU.
+        together: shadows that are handed to ``work`` at once, at most; fewer where that leaves a job idle.
     """
 
     executor: Executor = "local"
@@ -69,6 +72,7 @@ class Execution:
     address: str | None = None
     threads: int = 1
     gpu: bool = False
+    together: int = 1
 
 
 def check_execution(executor: Executor, address: str | None) -> None:
@@ -85,12 +89,12 @@ def check_execution(executor: Executor, address: str | None) -> None:
 
 
 def run_tasks(
-    work: Callable[[Shared, ShadowTask], bytes], shared: Shared, tasks: Sequence[ShadowTask], how: Execution
+    work: Work[Shared], shared: Shared, tasks: Sequence[ShadowTask], how: Execution
 ) -> Iterator[tuple[ShadowTask, bytes]]:
     """Train shadows, and hand out what is kept of each as soon as it is there.
 
     Args:
-        work: trains one; a function of a module, so that another process finds it.
+        work: trains some of them.
         shared: what all have in common; handed to each process once.
         tasks: the shadows.
         how: where.
@@ -103,28 +107,33 @@ def run_tasks(
     """
     if not tasks:
         return
+    size = max(1, min(how.together, -(-len(tasks) // how.jobs)))
+    groups = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+    jobs = min(how.jobs, len(groups))
     if how.executor == "ray":
-        yield from _by_ray(work, shared, tasks, how)
-    elif min(how.jobs, len(tasks)) == 1:
-        for task in tasks:
-            yield task, work(shared, task)
+        done = _by_ray(work, shared, groups, how, jobs)
+    elif jobs == 1:
+        done = ((group, work(shared, group)) for group in groups)
     else:
-        yield from _by_processes(work, shared, tasks, min(how.jobs, len(tasks)))
+        done = _by_processes(work, shared, groups, jobs)
+    for group, found in done:
+        yield from zip(group, found, strict=True)
 
 
-def _by_processes(
-    work: Callable[[Shared, ShadowTask], bytes], shared: Shared, tasks: Sequence[ShadowTask], jobs: int
-) -> Iterator[tuple[ShadowTask, bytes]]:
+_Done = Iterator[tuple[Sequence[ShadowTask], list[bytes]]]
+
+
+def _by_processes(work: Work[Shared], shared: Shared, groups: Sequence[Sequence[ShadowTask]], jobs: int) -> _Done:
     # Spawned and not forked: a fork would copy torch's threads in an unknown state.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(work, shared))
     try:
-        begun = {pool.submit(_one, task): task for task in tasks}
+        begun = {pool.submit(_some, group): group for group in groups}
         for finished in as_completed(begun):
             yield begun[finished], finished.result()
     except BrokenProcessPool as error:
         raise TrainingError(
-            "the system ended a process that trained a shadow, most often for want of memory: run the same command "
+            "the system ended a process that trained shadows, most often for want of memory: run the same command "
             "again with --jobs 1; what was finished is not done again"
         ) from error
     finally:
@@ -132,11 +141,11 @@ def _by_processes(
         pool.shutdown(cancel_futures=True)
 
 
-_JOB: list[tuple[Callable[[Any, ShadowTask], bytes], Any]] = []
+_JOB: list[tuple[Work[Any], Any]] = []
 """In a worker's process: the function and what all its tasks share."""
 
 
-def _begin(work: Callable[[Any, ShadowTask], bytes], shared: Any) -> None:
+def _begin(work: Work[Any], shared: Any) -> None:
     _JOB[:] = [(work, shared)]
     parent = multiprocessing.parent_process()
 
@@ -149,20 +158,20 @@ def _begin(work: Callable[[Any, ShadowTask], bytes], shared: Any) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _one(task: ShadowTask) -> bytes:
+def _some(tasks: Sequence[ShadowTask]) -> list[bytes]:
     work, shared = _JOB[0]
-    return work(shared, task)
+    return work(shared, tasks)
 
 
 def _by_ray(
-    work: Callable[[Shared, ShadowTask], bytes], shared: Shared, tasks: Sequence[ShadowTask], how: Execution
-) -> Iterator[tuple[ShadowTask, bytes]]:
+    work: Work[Shared], shared: Shared, groups: Sequence[Sequence[ShadowTask]], how: Execution, jobs: int
+) -> _Done:
     check_execution(how.executor, how.address)
     ray: Any = importlib.import_module("ray")
-    with _ray(ray, how, len(tasks)):
+    with _ray(ray, how, jobs):
         remote = ray.remote(num_cpus=how.threads, num_gpus=1 if how.gpu else 0, max_retries=2)(work)
         common = ray.put(shared)
-        begun = {remote.remote(common, task): task for task in tasks}
+        begun = {remote.remote(common, group): group for group in groups}
         waiting = list(begun)
         try:
             while waiting:
@@ -174,7 +183,7 @@ def _by_ray(
 
 
 @contextlib.contextmanager
-def _ray(ray: Any, how: Execution, tasks: int) -> Iterator[None]:
+def _ray(ray: Any, how: Execution, jobs: int) -> Iterator[None]:
     """A connection to Ray, unless the program has one; ended with what was begun here."""
     if ray.is_initialized():
         yield
@@ -184,7 +193,7 @@ def _ray(ray: Any, how: Execution, tasks: int) -> Iterator[None]:
     # Ray would report its use to its makers' server.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     local = {
-        "num_cpus": min(how.jobs, tasks) * how.threads,
+        "num_cpus": jobs * how.threads,
         "object_store_memory": STORE,
         "include_dashboard": False,
     }
@@ -219,9 +228,10 @@ def _check_reachable(address: str) -> None:
         raise InputError(Fault("--address", address, CLUSTER, f"Nothing answers there ({error}).")) from error
 
 
-def _result(ray: Any, reference: Any) -> bytes:
+def _result(ray: Any, reference: Any) -> list[bytes]:
     try:
-        return bytes(ray.get(reference))
+        found: list[bytes] = ray.get(reference)
+        return found
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, DavylampError):
             raise error.cause from error
