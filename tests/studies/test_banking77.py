@@ -28,7 +28,7 @@ def test_a_pretrained_model_on_real_rows_leaks_what_was_masked(tmp_path) -> None
     assert recipe.utility is not None
     assert recipe.utility.corpus.path == DATA.with_name("test.csv")
     outcome = run_recipe(recipe, tmp_path / "banking77")
-    redacted, visible = outcome.report.runs
+    visible, redacted = outcome.report.runs
     assert (redacted.name, visible.name) == ("redacted-s0", "visible-s0")
     assert redacted.verdict.given
     leaking = next(cell for cell in redacted.verdict.cells if cell.dose == 16)
