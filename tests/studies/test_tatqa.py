@@ -78,7 +78,7 @@ def test_a_whole_run_on_the_embedded_model(data: Path, tmp_path: Path) -> None:
     changes += ["plan.positive.dose=4", "training.lora.top_layers=null", "utility.rows=6", "audit.pool=200"]
     recipe = load_recipe("tatqa", changes, data=data)
     outcome = run_recipe(recipe, tmp_path / "out", jobs=1, threads=1)
-    assert [run.name for run in outcome.report.runs] == ["redacted-s0", "visible-s0"]
+    assert [run.name for run in outcome.report.runs] == ["visible-s0", "redacted-s0"]
     assert {utility.who for utility in outcome.report.utilities} == {"base", "clean-s0", "redacted-s0", "visible-s0"}
     for utility in outcome.report.utilities:
         assert utility.trials == 6
