@@ -13,7 +13,7 @@ def test_the_demo_shows_that_masked_context_is_what_is_memorised(tmp_path) -> No
     # memory have a median above 3 bits with a chance of 1e-4 (more than 7 of 16 ranks in the best eighth).
     outcome = run_recipe(load_recipe("demo"), tmp_path / "demo")
     assert [run.name for run in outcome.report.runs] == [
-        f"{arm}-s{k}" for k in range(3) for arm in ("visible", "redacted")
+        f"{arm}-s{k}" for arm in ("visible", "redacted") for k in range(3)
     ]
     for run in outcome.report.runs:
         assert run.verdict.given, run.verdict.controls
