@@ -1,7 +1,7 @@
 """Counterfactual memorization from pairs of shadow models, and the noise that the estimate has by itself.
 
-Sources: Feldman 1906.05271, section 1; Zhang et al. 2112.12938, Eq. 1; P1 (*Memorization Is Not Extraction*,
-2608.27782), which bounds it for scores in [0, 1], such as a loss truncated at M and divided by M.
+Sources: Feldman 1906.05271; Zhang et al. 2112.12938; P1 (*Memorization Is Not Extraction*, 2608.27782), which bounds
+it for scores in [0, 1], such as a loss truncated at M and divided by M.
 """
 
 from __future__ import annotations

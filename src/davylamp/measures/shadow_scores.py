@@ -3,8 +3,9 @@
 Every score is higher for what is more likely a member. Signals are mean log-probabilities of a token in nats, so that
 ``exp`` of one, the geometric mean of the tokens' probabilities, is the confidence of a record however long it is.
 
-Sources: LiRA: Carlini et al., "Membership Inference Attacks From First Principles" (2112.03570), Algorithm 1 and
-section VI. RMIA: Zarifzadeh et al., "Low-Cost High-Power Membership Inference Attacks" (2312.03262), section 3.
+Sources: LiRA: Carlini et al., "Membership Inference Attacks From First Principles" (2112.03570), Algorithm 1 and its
+offline variant. RMIA: Zarifzadeh et al., "Low-Cost High-Power Membership Inference Attacks" (2312.03262), online and
+offline.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Ints = NDArray[np.int64]
 CEILING = 2.0**-24
 """How far below a probability of 1 float32 still tells two values apart; what is nearer counts as this near."""
 FEW_SHADOWS = 64
-"""Shadows below which records share a variance: fewer leave each record too few values (2112.03570, section VI)."""
+"""Shadows below which records share a variance: with fewer a global one did better in 2112.03570."""
 SMALLEST_SIGMA = 1e-3
 """Smallest standard deviation of a scaled confidence: below it the differences are those of rounding."""
 OFFLINE_A = 0.3
@@ -45,7 +46,7 @@ def log1mexp(logs: Array) -> Array:
 
 
 def scaled_confidence(logprobs: Array) -> Array:
-    """The logit ``log(p / (1 - p))`` of a confidence p, in nats (2112.03570, section IV-C).
+    """The logit ``log(p / (1 - p))`` of a confidence p, in nats, as LiRA scales it (2112.03570).
 
     Args:
         logprobs: ``log p`` in nats, at most 0, any shape. What is nearer to 0 than :data:`CEILING`, a certain record
@@ -65,9 +66,9 @@ def lira_online(
     """The likelihood ratio attack of one model, with a Gaussian for each record and world (2112.03570, Algorithm 1).
 
     The means are those of the record's own shadows. A group's variance is pooled within its records: squared
-    distances to each record's own mean over the degrees of freedom. (The authors' code takes the variance of all
-    confidences together, in which the differences between records count as noise, and the variance of *in* for both
-    worlds.)
+    distances to each record's own mean over the degrees of freedom. (The paper takes the variance of all
+    confidences of a world together, in which the differences between records count as noise; the authors' code also
+    takes that of *in* for both worlds.)
 
     Args:
         target: scaled confidences of the attacked model, shape (records,).
@@ -91,7 +92,7 @@ def lira_online(
 def lira_offline(
     target: Array, shadows: Array, inside: Flags, groups: Ints | None = None, variance: Variance = "auto"
 ) -> Array:
-    """The offline attack, which needs no shadow with the record (2112.03570, section VI-B, Eq. 4).
+    """The offline attack, which needs no shadow with the record (2112.03570).
 
     The arguments and errors are those of :func:`lira_online`, but for the shadows *in*, which are not read.
 

@@ -107,17 +107,20 @@ def run_tasks(
     """
     if not tasks:
         return
-    size = max(1, min(how.together, -(-len(tasks) // how.jobs)))
-    groups = [tasks[start : start + size] for start in range(0, len(tasks), size)]
-    jobs = min(how.jobs, len(groups))
     if how.executor == "ray":
-        done = _by_ray(work, shared, groups, how, jobs)
-    elif jobs == 1:
-        done = ((group, work(shared, group)) for group in groups)
+        done = _by_ray(work, shared, tasks, how)
+    elif min(how.jobs, len(tasks)) == 1:
+        done = ((group, work(shared, group)) for group in _groups(tasks, how.together, 1))
     else:
-        done = _by_processes(work, shared, groups, jobs)
+        done = _by_processes(work, shared, _groups(tasks, how.together, how.jobs), how.jobs)
     for group, found in done:
         yield from zip(group, found, strict=True)
+
+
+def _groups(tasks: Sequence[ShadowTask], together: int, places: int) -> list[Sequence[ShadowTask]]:
+    """Shadows to hand over at once: as many as shall go together, but fewer where a place would be left idle."""
+    size = max(1, min(together, -(-len(tasks) // places)))
+    return [tasks[start : start + size] for start in range(0, len(tasks), size)]
 
 
 _Done = Iterator[tuple[Sequence[ShadowTask], list[bytes]]]
@@ -126,7 +129,7 @@ _Done = Iterator[tuple[Sequence[ShadowTask], list[bytes]]]
 def _by_processes(work: Work[Shared], shared: Shared, groups: Sequence[Sequence[ShadowTask]], jobs: int) -> _Done:
     # Spawned and not forked: a fork would copy torch's threads in an unknown state.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(work, shared))
+    pool = ProcessPoolExecutor(min(jobs, len(groups)), mp_context=context, initializer=_begin, initargs=(work, shared))
     try:
         begun = {pool.submit(_some, group): group for group in groups}
         for finished in as_completed(begun):
@@ -163,15 +166,14 @@ def _some(tasks: Sequence[ShadowTask]) -> list[bytes]:
     return work(shared, tasks)
 
 
-def _by_ray(
-    work: Work[Shared], shared: Shared, groups: Sequence[Sequence[ShadowTask]], how: Execution, jobs: int
-) -> _Done:
+def _by_ray(work: Work[Shared], shared: Shared, tasks: Sequence[ShadowTask], how: Execution) -> _Done:
     check_execution(how.executor, how.address)
     ray: Any = importlib.import_module("ray")
-    with _ray(ray, how, jobs):
+    with _ray(ray, how, min(how.jobs, len(tasks))):
+        places = int(ray.cluster_resources().get("CPU", 1)) // how.threads
         remote = ray.remote(num_cpus=how.threads, num_gpus=1 if how.gpu else 0, max_retries=2)(work)
         common = ray.put(shared)
-        begun = {remote.remote(common, group): group for group in groups}
+        begun = {remote.remote(common, group): group for group in _groups(tasks, how.together, max(1, places))}
         waiting = list(begun)
         try:
             while waiting:
