@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from davylamp.canaries import Plan, plant
-from davylamp.cli.main import main
 from davylamp.errors import PlantingError
 from davylamp.report.layout import lay_out, rows_planted
 from davylamp.report.layout_page import page
@@ -24,23 +23,9 @@ from support.pages import read
 from support.recipes import tiny_plan, tiny_recipe, write_corpus, write_yaml
 
 
-@pytest.fixture
-def davylamp(monkeypatch, capsys):
-    """Runs the command as its entry point does; returns exit code, standard output and standard error."""
+@pytest.fixture(autouse=True)
+def _columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["davylamp", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture

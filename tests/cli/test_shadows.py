@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 
 import numpy as np
 import pytest
 import torch
 
 from davylamp.canaries import Plan
-from davylamp.cli.main import main
 from davylamp.corpora.readers import read_corpus
 from davylamp.measures.shadow_results import ShadowScores
 from davylamp.runs.folder import RunFolder, locked
@@ -19,24 +17,6 @@ from support.recipes import tiny_plan, write_corpus
 from support.tiny_models import build_tiny
 
 SETTINGS = ("batch_size=8", "learning_rate=0.003", "precision=float32")
-
-
-@pytest.fixture
-def davylamp(monkeypatch, capsys):
-    """Runs the command as its entry point does; returns exit code, standard output and standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["davylamp", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from davylamp.cli.main import main
 from davylamp.cli.output import TABLE_WIDTH, emit_table
 from davylamp.report.study import StudyResult
 from davylamp.studies.protocol.spec import CATALOGUE, load_study
@@ -34,24 +33,6 @@ TINY = (
 
 
 FEW = ("plan.per_dose=2", "plan.positive.dose=10")
-
-
-@pytest.fixture
-def davylamp(monkeypatch, capsys):
-    """Runs the command as its entry point does; returns exit code, standard output and standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["davylamp", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 # --- list

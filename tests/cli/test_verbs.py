@@ -22,24 +22,6 @@ VERBS = ("plant", "train", "audit", "report", "run", "bounds")
 TRAINING = ("batch_size=4", "learning_rate=0.001", "precision=float32", "--threads", "1")
 
 
-@pytest.fixture
-def davylamp(monkeypatch, capsys):
-    """Runs the command as its entry point does; returns exit code, standard output and standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["davylamp", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
     """A folder with a corpus, a plan and a model of random weights."""

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,13 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 ThreadsOption = Annotated[
     int | None, typer.Option("--threads", min=1, help="Threads of torch (default: by the model's size).")
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, help="Runs at a time (default: one a core for a small model, else one)."),
+]
+HeldOutOption = Annotated[
+    Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.* beside --data).")
 ]
 
 TABLE_WIDTH = 110

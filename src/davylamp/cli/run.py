@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_verdict
+from davylamp.cli.output import (
+    HeldOutOption,
+    JobsOption,
+    JsonFlag,
+    QuietFlag,
+    ThreadsOption,
+    emit,
+    emit_json,
+    emit_verdict,
+)
 
 
 def run(
@@ -24,13 +33,8 @@ def run(
     data: Annotated[
         Path | None, typer.Option("--data", help="A file that takes the place of the recipe's corpus.")
     ] = None,
-    held_out: Annotated[
-        Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.* beside --data).")
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", min=1, help="Runs at a time (default: one a core for a small model, else one)."),
-    ] = None,
+    held_out: HeldOutOption = None,
+    jobs: JobsOption = None,
     threads: ThreadsOption = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table
+from davylamp.cli.output import (
+    HeldOutOption,
+    JobsOption,
+    JsonFlag,
+    QuietFlag,
+    ThreadsOption,
+    emit,
+    emit_json,
+    emit_table,
+)
 
 if TYPE_CHECKING:
     from davylamp.report.study import StudyResult
@@ -56,13 +65,8 @@ def run_study(  # noqa: PLR0913 - one parameter an option
     data: Annotated[
         Path | None, typer.Option("--data", help="A file that takes the place of the task's corpus.")
     ] = None,
-    held_out: Annotated[
-        Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.* beside --data).")
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", min=1, help="Runs at a time (default: one a core for a small model, else one)."),
-    ] = None,
+    held_out: HeldOutOption = None,
+    jobs: JobsOption = None,
     threads: ThreadsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be run, lay out its canaries, and train nothing.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -23,6 +22,7 @@ from davylamp.report.data import ReportData, collect
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, digest, locked
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.runs.workers import end_with_parent
 from davylamp.studies import auditing, steps
 from davylamp.studies.recipe import Recipe
 
@@ -114,7 +114,7 @@ def _one_by_one(tasks: Sequence[Task], reporter: Reporter) -> Iterator[dict[str,
 def _side_by_side(tasks: Sequence[Task], at_once: int) -> Iterator[dict[str, float]]:
     # Spawned and not forked: a fork would copy torch's threads in an unknown state.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(at_once, mp_context=context, initializer=_die_with_parent)
+    pool = ProcessPoolExecutor(at_once, mp_context=context, initializer=end_with_parent)
     try:
         for finished in as_completed([pool.submit(carry_out, task) for task in tasks]):
             yield finished.result()
@@ -126,19 +126,6 @@ def _side_by_side(tasks: Sequence[Task], at_once: int) -> Iterator[dict[str, flo
     finally:
         # After a failure what has not begun is not begun.
         pool.shutdown(cancel_futures=True)
-
-
-def _die_with_parent() -> None:
-    """Let a worker end with the process that started it: the lock falls with that one, and another may take it."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _jobs(weight_bytes: int) -> int:

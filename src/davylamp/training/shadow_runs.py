@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import re
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from davylamp.errors import DavylampError, Fault, InputError, MissingExtraError, TrainingError
+from davylamp.runs.workers import end_with_parent
 
 Shared = TypeVar("Shared")
 Work = Callable[[Shared, Sequence["ShadowTask"]], list[bytes]]
@@ -150,15 +150,7 @@ _JOB: list[tuple[Work[Any], Any]] = []
 
 def _begin(work: Work[Any], shared: Any) -> None:
     _JOB[:] = [(work, shared)]
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        # The lock of the run folder falls with the parent, and another may take it.
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent()
 
 
 def _some(tasks: Sequence[ShadowTask]) -> list[bytes]:
