@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from davylamp.bounds.intervals import clopper_pearson
 from davylamp.canaries import Manifest
 from davylamp.errors import Fault, InputError, ManifestError, RunFolderError
@@ -25,7 +23,7 @@ from davylamp.studies.machine import peak_memory, versions
 from davylamp.studies.membership import FILE as MEMBERSHIP_FILE
 from davylamp.studies.membership import membership_measure, reference_faults, save_membership, takes_moments
 from davylamp.studies.recipe import AuditSpec, UtilitySpec
-from davylamp.training.spec import TrainingSpec
+from davylamp.studies.steps import read_training
 from davylamp.verdict import Verdict, judge
 from davylamp.verdict.extraction import extraction_verdicts
 
@@ -73,7 +71,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     """
     _check_reference(request)
     manifest = Manifest.load(folder.manifest)
-    training = _training(folder)
+    training = read_training(folder)
     if request.model is None:
         _check_own_model(folder, training, manifest)
     release, renderer, weights = _release(folder, request, training)
@@ -168,22 +166,6 @@ def utility_step(
     use_threads(loaded, threads)
     release = LocalRelease(loaded, tokenizer, source.name)
     _utility(folder, spec, release, Renderer(tokenizer, style))
-
-
-def _training(folder: RunFolder) -> Mapping[str, Any]:
-    """What ``training.json`` holds, or nothing where another trainer did the training."""
-    if not folder.training.exists():
-        return {}
-    try:
-        data = files.read_json(folder.training)
-        if not isinstance(data.get("model"), dict):
-            raise ValueError("'model' holds no object")
-        # What was audited in another style than it was trained in would seem to have learnt nothing.
-        TrainingSpec.model_validate(data.get("spec"))
-    except (OSError, ValueError) as error:
-        said = "'spec' is damaged" if isinstance(error, ValidationError) else error
-        raise RunFolderError(f"cannot read {folder.training}: {said}; train again or remove it") from error
-    return data
 
 
 def _check_own_model(folder: RunFolder, training: Mapping[str, Any], manifest: Manifest) -> None:

@@ -9,8 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from davylamp.canaries import Manifest
 from davylamp.corpora.records import Corpus
 from davylamp.errors import ManifestError, PreflightError, RunFolderError
@@ -18,10 +16,10 @@ from davylamp.measures.counterfactual import TRUNCATION
 from davylamp.measures.probes import Probe, first_span, probe_record
 from davylamp.measures.shadow_scores import OFFLINE_A
 from davylamp.rendering.render import Renderer
-from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.scoring.tokens import SecretTokens
 from davylamp.studies.shadow_work import Base, ShadowWork, pad_token
+from davylamp.studies.steps import read_training
 from davylamp.training.shadow_runs import Execution, Executor
 from davylamp.training.shadows import ShadowDesign, ShadowSpec, Target
 from davylamp.training.spec import TrainingSpec
@@ -86,14 +84,7 @@ def training_of(folder: RunFolder, manifest: Manifest, request: ShadowRequest) -
                 f"{folder.path} does not say how its model was trained: run `davylamp train`, or {how}"
             )
         return {}
-    try:
-        data = files.read_json(folder.training)
-        TrainingSpec.model_validate(data.get("spec"))
-        if not isinstance(data.get("model"), dict):
-            raise ValueError("'model' holds no object")
-    except (OSError, ValueError) as error:
-        said = "'spec' is damaged" if isinstance(error, ValidationError) else error
-        raise RunFolderError(f"cannot read {folder.training}: {said}; train again or remove it") from error
+    data = read_training(folder)
     if data.get("planted_sha256") == manifest.planted_sha256:
         return data
     if request.model is None:

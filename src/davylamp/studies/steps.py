@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from davylamp.canaries import Manifest, Plan, Planted, plant
 from davylamp.corpora.readers import read_corpus
@@ -105,6 +107,26 @@ def train_clean_step(
 ) -> None:
     """Fine-tune on rows without canaries, for comparison; writes ``model/`` and ``training.json``."""
     _train(folder, records, None, model, spec, seed, None, threads, reporter)
+
+
+def read_training(folder: RunFolder) -> Mapping[str, Any]:
+    """What ``training.json`` holds, or nothing where another trainer did the training.
+
+    Raises:
+        RunFolderError: it is damaged.
+    """
+    if not folder.training.exists():
+        return {}
+    try:
+        data = files.read_json(folder.training)
+        if not isinstance(data.get("model"), dict):
+            raise ValueError("'model' holds no object")
+        # What was audited in another style than it was trained in would seem to have learnt nothing.
+        TrainingSpec.model_validate(data.get("spec"))
+    except (OSError, ValueError) as error:
+        said = "'spec' is damaged" if isinstance(error, ValidationError) else error
+        raise RunFolderError(f"cannot read {folder.training}: {said}; train again or remove it") from error
+    return data
 
 
 def _train(
