@@ -75,7 +75,7 @@ def fit(
     seed %= 2**32
     set_seed(seed)
     if spec.method == "lora":
-        model = _with_adapter(model, spec)
+        model = with_adapter(model, spec)
     precision = resolve_precision(spec)
     before = _fingerprint(model)
     steps = math.ceil(len(examples) / spec.batch_size / spec.gradient_accumulation) * spec.epochs
@@ -204,7 +204,12 @@ def _arguments(spec: TrainingSpec, precision: str, seed: int, folder: Path, on_c
     )
 
 
-def _with_adapter(model: Any, spec: TrainingSpec) -> Any:
+def with_adapter(model: Any, spec: TrainingSpec) -> Any:
+    """Put a new low-rank adapter on a model, and freeze the rest.
+
+    Raises:
+        InputError: the model has none of the adapter's target modules.
+    """
     from peft import LoraConfig, get_peft_model
 
     targets = spec.lora.target_modules
