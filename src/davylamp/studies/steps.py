@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from davylamp.canaries import Manifest, Plan, Planted, plant
-from davylamp.canaries.constructions import Maker
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
 from davylamp.errors import Fault, InputError, PlantingError, RunFolderError
@@ -22,16 +21,13 @@ from davylamp.studies.machine import peak_memory, versions
 from davylamp.training.spec import TrainingSpec
 
 
-def plant_step(
-    folder: RunFolder, corpus: Corpus, plan: Plan, maker: Maker | None = None, *, replace: bool = False
-) -> Planted:
-    """Plant into a corpus; writes ``planted.jsonl`` and ``manifest.json``, and both in ``neighbour/`` of pairs.
+def plant_step(folder: RunFolder, corpus: Corpus, plan: Plan, *, replace: bool = False) -> Planted:
+    """Plant into a corpus; writes ``planted.jsonl`` and ``manifest.json``.
 
     Args:
         folder: where to.
         corpus: the background.
         plan: what to plant.
-        maker: draws the plan's constructions from the base model, where it has any.
         replace: also where the folder holds a model or an audit of other canaries.
 
     Raises:
@@ -39,7 +35,7 @@ def plant_step(
         RunFolderError: a model or an audit there is of other canaries, whose secrets would be lost.
         StorageError: a file cannot be written.
     """
-    planted = plant(corpus, plan, maker)
+    planted = plant(corpus, plan)
     if not replace:
         _check_not_in_use(folder, planted.manifest)
     planted.save(folder.path)
@@ -168,7 +164,7 @@ def _train(
     with quiet():
         trained, report = fit(loaded, examples, spec, int(pad or 0), seed, reporter)
     with replaced_folder(folder.model) as temporary, quiet():
-        _save_model(temporary, trained, tokenizer)
+        save_model(temporary, trained, tokenizer)
         # Were it left until the new one is written, a process killed between the two would leave it beside this model.
         folder.training.unlink(missing_ok=True)
     made = {
@@ -187,7 +183,7 @@ def _train(
     return made
 
 
-def _save_model(folder: Path, model: Any, tokenizer: Any) -> None:
+def save_model(folder: Path, model: Any, tokenizer: Any) -> None:
     """Save a model and its tokenizer; a full disk is an OSError, whichever library notices it."""
     from safetensors import SafetensorError
 
