@@ -13,13 +13,15 @@ from davylamp.canaries import Plan
 from davylamp.cli.main import main
 from davylamp.errors import InputError, RecipeError
 from davylamp.measures import readings as tables
-from davylamp.measures.membership.measure import MembershipNotes
+from davylamp.measures.membership.notes import MembershipNotes
+from davylamp.measures.shadow_results import ShadowScores
 from davylamp.runs.config import validate
 from davylamp.runs.folder import RunFolder
 from davylamp.studies.auditing import AuditRequest, audit_step
 from davylamp.studies.recipe import AuditSpec
 from davylamp.studies.steps import plant_step, train_step
 from davylamp.training.spec import TrainingSpec
+from davylamp.verdict.epsilon import EpsilonResult
 from davylamp.verdict.membership_model import MembershipResult
 from support.corpora import small_corpus
 from support.recipes import tiny_plan
@@ -115,3 +117,85 @@ def test_settings_that_do_not_fit_are_named(run, davylamp):
     code, said = davylamp("audit", run.path, "--measures", "membershp")
     assert code == 2
     assert "measures" in said
+
+
+LIRA = ("--measures", "lira", "--shadows", "6", "--jobs", "1", "--quiet", "shadows.twin_dose=0")
+
+
+def test_shadows_are_trained_attacked_and_judged_by_the_audit(made, run, davylamp):
+    settings = ["membership.fprs=[0.1]", "shadows.twin_dose=0", "membership.shots=2"]
+    asked = ("--measures", "membership,lira", "--shadows", "6", "--jobs", "1", "--quiet")
+    code, said = davylamp("audit", run.path, *settings, *asked)
+    assert code == 0, said
+    result, notes = read(run)
+    # No twin is in a shadow: so only the scores that need none with the record are given, and the others are named.
+    assert {"lira_offline", "rmia_offline", "loss"} <= {cell.score for cell in result.cells}
+    assert "lira_online" not in {cell.score for cell in result.cells}
+    assert any(sentence.startswith("lira_online is left out") for sentence in notes.left_out)
+    assert notes.shadows == 6
+    assert {note.name for note in notes.scores} == {cell.score for cell in result.cells}
+    scores = ShadowScores.load(run.shadow_scores)
+    audit = json.loads(run.audit.read_text("utf-8"))
+    assert scores.audited_sha256 == audit["weights_sha256"]
+    frame = tables.load(run.readings)
+    series = next(
+        each
+        for each in scores.series
+        if (each.measure, each.span, each.probe) == ("lira_offline", "secret", "as_trained")
+    )
+    number = series.records[0]
+    row = frame.filter(
+        (frame["measure"] == "membership_lira_offline_secret") & (frame["canary"] == scores.records[number].canary)
+    )
+    assert row["value"].to_list() == [series.values[0]]
+    bounds = EpsilonResult.load(run.epsilon)
+    assert {row.audit for row in bounds.rows} == {"pairs", "coins", "extraction"}
+
+
+def test_shadows_that_are_there_are_taken_as_they_are(made, run, davylamp):
+    code, said = davylamp("audit", run.path, *LIRA)
+    assert code == 0, said
+    before = {path: path.stat().st_mtime_ns for path in run.path.glob("shadows/*")}
+    scores = run.shadow_scores.read_bytes()
+    assert davylamp("audit", run.path, *LIRA)[0] == 0
+    assert run.shadow_scores.read_bytes() == scores
+    assert {path: path.stat().st_mtime_ns for path in run.path.glob("shadows/*")} == before
+
+
+def test_options_of_shadows_need_lira(made, run, davylamp):
+    code, said = davylamp("audit", run.path, "--shadows", "6", "--quiet")
+    assert code == 2
+    assert "lira" in said
+    assert "--shadows" in said
+
+
+def test_an_odd_number_of_shadows_is_refused_before_anything_is_read(made, run, davylamp):
+    code, said = davylamp("audit", run.path, "--measures", "lira", "--shadows", "5", "--quiet")
+    assert code == 2
+    assert "shadows" in said
+
+
+def test_shadows_of_a_model_that_was_trained_elsewhere_take_the_verb_of_their_own(made, run, davylamp):
+    run.training.unlink()
+    code, said = davylamp("audit", run.path, *LIRA, "--model", run.model)
+    assert code != 0
+    assert "davylamp shadows" in said
+    trained = (
+        "--shadows",
+        "6",
+        "--jobs",
+        "1",
+        "--model",
+        made[1],
+        "--audited",
+        run.model,
+        "--quiet",
+        "--twin-dose",
+        "0",
+    )
+    settings = ("precision=float32", "style=plain")
+    code, said = davylamp("shadows", run.path, *settings, *trained)
+    assert code == 0, said
+    code, said = davylamp("audit", run.path, *LIRA, "--model", run.model, "--style", "plain")
+    assert code == 0, said
+    assert RunFolder(run.path).membership.is_file()

@@ -137,9 +137,9 @@ def test_without_room_for_the_twins_the_arithmetic_is_shown():
     with pytest.raises(InputError) as caught:
         drawn(rows=40, nonmembers=8)
     text = str(caught.value)
-    assert '--twin-dose is "the plan\'s doses"' in text
+    assert 'the dose of twins in shadows is "the plan\'s doses"' in text
     assert "16 occurrences need as many of" in text
-    assert "0 keeps them out of every shadow" in text
+    assert "keeps them out of every shadow" in text
     planted, made = drawn(rows=40, nonmembers=8, spec=ShadowSpec(twin_dose=0))
     assert {t.positions for t in made.targets if t.canary.role != "focus"} == {()}
     assert made.rows_of([True] * len(made.targets)) == list(planted.records)

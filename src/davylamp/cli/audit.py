@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_verdict
+from davylamp.cli.membership import emit_membership
+from davylamp.cli.output import (
+    AddressOption,
+    ExecutorOption,
+    JsonFlag,
+    QuietFlag,
+    ShadowJobsOption,
+    ThreadsOption,
+    emit,
+    emit_json,
+    emit_verdict,
+)
 
 
 def audit(  # noqa: PLR0913 - an argument for each option
@@ -28,13 +39,24 @@ def audit(  # noqa: PLR0913 - an argument for each option
     ] = None,
     measures: Annotated[
         str | None,
-        typer.Option("--measures", help="What to measure beside exposure and recovery, such as membership,perplexity."),
+        typer.Option("--measures", help="What to measure beside exposure and recovery, such as membership,lira."),
     ] = None,
     style: Annotated[
         str | None, typer.Option("--style", help="How your trainer wrote records: auto, chat or plain.")
     ] = None,
     chat_template: Annotated[
         Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
+    ] = None,
+    shadows: Annotated[
+        int | None,
+        typer.Option("--shadows", help="Shadow models for lira, an even number of at least 4 (default: 16)."),
+    ] = None,
+    executor: ExecutorOption = "local",
+    address: AddressOption = None,
+    jobs: ShadowJobsOption = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option("--corpus", help="The file that was planted into, for the rows that canaries had taken in lira."),
     ] = None,
     threads: ThreadsOption = None,
     as_json: JsonFlag = False,
@@ -43,15 +65,20 @@ def audit(  # noqa: PLR0913 - an argument for each option
     """Reach a trained model as an adversary would, and judge it.
 
     Ranks every canary's secret among all candidates, asks for it greedily, shows another one, and compares with
-    twins that were never planted. Writes RUN/readings.parquet, RUN/audit.json and RUN/verdict.json.
+    twins that were never planted. Writes RUN/readings.parquet, RUN/audit.json and RUN/verdict.json; with membership
+    or lira RUN/membership.json and RUN/epsilon.json too. lira trains shadow models first, as `davylamp shadows` does,
+    and takes those that are there.
     """
+    from davylamp.corpora.readers import read_corpus
     from davylamp.errors import Fault, InputError
     from davylamp.rendering.render import Style
-    from davylamp.runs.config import apply_overrides, validate
+    from davylamp.runs.config import apply_overrides, set_keys, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
     from davylamp.studies.auditing import AuditRequest, audit_step
     from davylamp.studies.recipe import AuditSpec
+    from davylamp.studies.shadow_preparing import ShadowRequest
+    from davylamp.training.shadow_runs import check_execution
 
     styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
     if style is not None and style not in styles:
@@ -62,9 +89,25 @@ def audit(  # noqa: PLR0913 - an argument for each option
             raise InputError(Fault("--measures", measures, "either this or the setting measures=[...]"))
         wanted = ("exposure", "recovery", *filter(None, map(str.strip, measures.split(","))))
         data["measures"] = list(dict.fromkeys(wanted))
+    if shadows is not None:
+        data = set_keys(data, {"shadows.shadows": shadows})
     how = validate(AuditSpec, data, "audit")
+    given = {"--shadows": shadows, "--address": address, "--jobs": jobs, "--corpus": corpus}
+    given["--executor"] = None if executor == "local" else executor
+    if "lira" not in how.measures and (without := [name for name, value in given.items() if value is not None]):
+        raise InputError(Fault("--measures", measures, f"lira among them, since {', '.join(without)} is about shadows"))
+    check_execution(executor, address)
     request = AuditRequest(
-        model, reference, base, styles[style] if style else None, chat_template, how, threads=threads
+        model,
+        reference,
+        base,
+        styles[style] if style else None,
+        chat_template,
+        how,
+        threads=threads,
+        shadows=ShadowRequest(
+            corpus=None if corpus is None else read_corpus(corpus), executor=executor, address=address, jobs=jobs
+        ),
     )
     with locked(run, make=False):
         verdict = audit_step(RunFolder(run), request, Reporter(quiet or as_json))
@@ -72,4 +115,6 @@ def audit(  # noqa: PLR0913 - an argument for each option
         emit_json(verdict.model_dump(mode="json"))
         return
     emit_verdict(verdict, str(run))
+    if {"membership", "lira"} & {*how.measures}:
+        emit_membership(RunFolder(run))
     emit([f"verdict: {run / 'verdict.json'}; now `davylamp report {run}`"])

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -29,6 +29,15 @@ ThreadsOption = Annotated[
 JobsOption = Annotated[
     int | None,
     typer.Option("--jobs", min=1, help="Runs at a time (default: one a core for a small model, else one)."),
+]
+ExecutorOption = Annotated[
+    Literal["local", "ray"], typer.Option("--executor", help="This machine, or a Ray task for each shadow.")
+]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", help="Ray cluster, such as auto or host:6379 (default: a local Ray).")
+]
+ShadowJobsOption = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Shadows at a time (default: one a core for a small model).")
 ]
 HeldOutOption = Annotated[
     Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.* beside --data).")

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json
+from davylamp.cli.output import (
+    AddressOption,
+    ExecutorOption,
+    JsonFlag,
+    QuietFlag,
+    ShadowJobsOption,
+    ThreadsOption,
+    emit,
+    emit_json,
+)
 
 if TYPE_CHECKING:
     from davylamp.measures.shadow_results import ShadowScores
@@ -21,15 +30,9 @@ def shadows(  # noqa: PLR0913 - an argument for each option
     ] = None,
     *,
     count: Annotated[int, typer.Option("--shadows", help="How many; an even number of at least 4.")] = 16,
-    executor: Annotated[
-        Literal["local", "ray"], typer.Option("--executor", help="This machine, or a Ray task for each shadow.")
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option("--address", help="Ray cluster, such as auto or host:6379 (default: a local Ray).")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Shadows at a time (default: one a core for a small model).")
-    ] = None,
+    executor: ExecutorOption = "local",
+    address: AddressOption = None,
+    jobs: ShadowJobsOption = None,
     together: Annotated[
         int | None,
         typer.Option(

@@ -64,6 +64,21 @@ class RunFolder:
         return self.path / "audit.json"
 
     @property
+    def membership(self) -> Path:
+        """What membership scores tell, where they were taken."""
+        return self.path / "membership.json"
+
+    @property
+    def shadow_scores(self) -> Path:
+        """What shadow models say, where there are any."""
+        return self.path / "shadow_scores.json"
+
+    @property
+    def epsilon(self) -> Path:
+        """Lower bounds on epsilon, where membership was measured."""
+        return self.path / "epsilon.json"
+
+    @property
     def verdict(self) -> Path:
         """The verdict."""
         return self.path / "verdict.json"

@@ -1,29 +1,37 @@
-"""The step that reads a release and judges it, and the one that measures utility alone."""
+"""The step that reads a release and judges it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from davylamp.bounds.intervals import clopper_pearson
 from davylamp.canaries import Manifest
 from davylamp.errors import Fault, InputError, ManifestError, RunFolderError
 from davylamp.measures import readings as tables
+from davylamp.measures.membership.measure import PREFIX as MEMBERSHIP_PREFIX
 from davylamp.measures.probes import Probe
 from davylamp.rendering.render import Renderer, Style
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.scoring.tokens import TokenScorer
-from davylamp.secrets import stream
 from davylamp.studies.machine import peak_memory, versions
-from davylamp.studies.membership import FILE as MEMBERSHIP_FILE
-from davylamp.studies.membership import membership_measure, reference_faults, save_membership, takes_moments
+from davylamp.studies.membership import (
+    membership_measure,
+    reference_faults,
+    save_epsilon,
+    save_membership,
+    shadow_readings,
+    takes_moments,
+)
 from davylamp.studies.recipe import AuditSpec, UtilitySpec
+from davylamp.studies.shadow_preparing import ShadowRequest
+from davylamp.studies.shadowing import scores_of_audit
 from davylamp.studies.steps import read_training
+from davylamp.studies.utility import save_utility
 from davylamp.verdict import Verdict, judge
 from davylamp.verdict.extraction import extraction_verdicts
 
@@ -45,6 +53,7 @@ class AuditRequest:
         utility: what the model shall still be good for.
         threads: threads of torch; chosen by the model's size if none.
         variant: the recipe's variant that this run is, if it is one.
+        shadows: how shadows are trained, where ``lira`` is measured; how many is the spec's to say.
     """
 
     model: str | None = None
@@ -56,17 +65,20 @@ class AuditRequest:
     utility: UtilitySpec | None = None
     threads: int | None = None
     variant: str | None = None
+    shadows: ShadowRequest = field(default_factory=ShadowRequest)
 
 
 def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QUIET) -> Verdict:
     """Read the release and judge it; writes ``readings.parquet``, ``audit.json`` and ``verdict.json``.
 
-    Where membership is measured, ``membership.json`` is written too.
+    Where membership or LiRA is measured, ``membership.json`` and ``epsilon.json`` are written too; LiRA trains the
+    shadows that are missing and writes ``shadow_scores.json`` first.
 
     Raises:
         InputError: kappa is wanted, and there is no reference.
         ManifestError: there is no manifest, or the folder's own model was trained on rows of another.
         ModelError: the checkpoint cannot be used.
+        RunFolderError: shadows are wanted, and nothing says how they are trained.
         ScoringError: a canary cannot be scored.
     """
     _check_reference(request)
@@ -81,11 +93,21 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     if "membership" in request.spec.measures:
         adapter, template = request.reference == "adapter", request.chat_template
         membership = membership_measure(manifest, renderer, request.spec, scorer, reference, adapter, template)
+    shadows, seconds = None, {}
+    if "lira" in request.spec.measures:
+        begun = time.perf_counter()
+        shadows = scores_of_audit(folder, weights, _shadow_request(request), reporter)
+        seconds["shadows"] = time.perf_counter() - begun
     begun = time.perf_counter()
     frame, notes = _readings(release, renderer, manifest, request.spec, scorer, reporter)
     if membership is not None:
         frame = frame.vstack(tables.table(membership.measure(release, reporter)))
-    seconds = {"model": time.perf_counter() - begun}
+    seconds["model"] = time.perf_counter() - begun
+    left_out: tuple[str, ...] = ()
+    if shadows is not None:
+        scored = frame.filter(frame["measure"].str.starts_with(MEMBERSHIP_PREFIX))["canary"]
+        found, left_out = shadow_readings(shadows, None if membership is None else set(scored))
+        frame = frame.vstack(tables.table(found))
     if reference is not None:
         begun = time.perf_counter()
         asked = request.spec
@@ -100,15 +122,18 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
             of_model, manifest.space.size, spec.extraction.guesses, spec.rules.confidence, spec.claim
         )
     if request.utility is not None:
-        _utility(folder, request.utility, release, renderer)
+        save_utility(folder, request.utility, release, renderer)
     # Judged before anything is written: readings that no verdict can be given on must not stand beside an older one.
     verdict = judge(frame.filter(frame["release"] == "model"), manifest.space, request.spec.rules, notes["candidates"])
     # The verdict is written last and taken away first, so that one that is there is one on the files beside it.
     folder.verdict.unlink(missing_ok=True)
-    (folder.path / MEMBERSHIP_FILE).unlink(missing_ok=True)
+    for path in (folder.membership, folder.epsilon):
+        path.unlink(missing_ok=True)
     tables.save(frame, folder.readings)
-    if membership is not None:
-        save_membership(folder, membership, frame.filter(frame["release"] == "model"), request.spec)
+    if membership is not None or shadows is not None:
+        of_model = frame.filter(frame["release"] == "model")
+        save_membership(folder, membership, of_model, request.spec, shadows, left_out)
+        save_epsilon(folder, manifest, of_model, request.spec, shadows)
     files.write_json(
         folder.audit,
         {
@@ -130,6 +155,17 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     return verdict
 
 
+def _shadow_request(request: AuditRequest) -> ShadowRequest:
+    """Shadows for the model that is audited, asked and trained as the rest of the audit is."""
+    return replace(
+        request.shadows,
+        spec=request.spec.shadows,
+        audited=request.model,
+        chat_template=request.chat_template,
+        threads=request.threads,
+    )
+
+
 def _check_reference(request: AuditRequest) -> None:
     """Name all that a reference is missing for, before anything is loaded."""
     faults = reference_faults(request.spec, request.reference)
@@ -140,32 +176,6 @@ def _check_reference(request: AuditRequest) -> None:
         faults.append(Fault("--reference", None, "the model before fine-tuning, since audit.before asks it too"))
     if faults:
         raise InputError(faults)
-
-
-def utility_step(
-    folder: RunFolder, model: str, spec: UtilitySpec, style: Style, threads: int | None = None, base: str | None = None
-) -> None:
-    """Measure the utility of a model that is not audited; writes ``utility.json``.
-
-    Args:
-        folder: where to write.
-        model: the model.
-        spec: what to measure.
-        style: how records are rendered.
-        threads: threads of torch; chosen by the model's size if none.
-        base: the model under ``model``, where that is an unmerged adapter.
-    """
-    from davylamp.release.loader import load_model, load_tokenizer
-    from davylamp.release.local import LocalRelease
-    from davylamp.release.sources import resolve
-    from davylamp.training.threads import use_threads
-
-    source = resolve(model, base=base)
-    tokenizer = load_tokenizer(source)
-    loaded = load_model(source, "float32", tokenizer=tokenizer)
-    use_threads(loaded, threads)
-    release = LocalRelease(loaded, tokenizer, source.name)
-    _utility(folder, spec, release, Renderer(tokenizer, style))
 
 
 def _check_own_model(folder: RunFolder, training: Mapping[str, Any], manifest: Manifest) -> None:
@@ -304,31 +314,3 @@ def _token_readings(
     if "kappa" in wanted:
         found += Kappa(manifest, renderer, spec.kappa, scorer).measure(release, (Probe.HIDDEN,), reporter)
     return found
-
-
-def _utility(folder: RunFolder, spec: UtilitySpec, release: LocalRelease, renderer: Renderer) -> None:
-    from davylamp.measures.utility import exact_match, held_out_loss
-
-    corpus = spec.corpus.load()
-    order = stream(spec.corpus.seed, "utility rows").permutation(len(corpus))[: spec.rows]
-    records = [corpus.records[index] for index in order]
-    right, rows = exact_match(release, renderer, records, spec.match)
-    interval = clopper_pearson(right, rows)
-    loss = held_out_loss(release, renderer, records)
-    files.write_json(
-        folder.utility,
-        {
-            "name": spec.name,
-            "model": release.name,
-            "successes": right,
-            "trials": rows,
-            "low": interval.low,
-            "high": interval.high,
-            "loss": loss.loss,
-            "loss_low": loss.low,
-            "loss_high": loss.high,
-            "reply_tokens": loss.tokens,
-            "source": corpus.source,
-            "sha256": corpus.sha256,
-        },
-    )

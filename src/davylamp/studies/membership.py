@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,19 +11,21 @@ import polars as pl
 from davylamp.canaries import Manifest
 from davylamp.errors import Fault
 from davylamp.measures.membership.gathering import Reference
-from davylamp.measures.membership.measure import Membership
+from davylamp.measures.membership.measure import PREFIX, Membership
+from davylamp.measures.membership.notes import SHADOW_NOTES, MembershipNotes
+from davylamp.measures.probes import Probe
+from davylamp.measures.readings import Reading
+from davylamp.measures.shadow_results import ShadowScores
 from davylamp.rendering.render import Renderer
 from davylamp.runs.folder import RunFolder
 from davylamp.scoring.tokens import TokenScorer
 from davylamp.studies.recipe import AuditSpec
-from davylamp.verdict.membership import membership_result
+from davylamp.verdict.epsilon import epsilon_result
+from davylamp.verdict.membership import ENDING, membership_result
 from davylamp.verdict.membership_model import MembershipResult
 
 if TYPE_CHECKING:
     from davylamp.release.local import LocalRelease
-
-FILE = "membership.json"
-"""The result, in the run folder."""
 
 
 def reference_faults(spec: AuditSpec, reference: str | None) -> list[Fault]:
@@ -79,20 +82,84 @@ def _load(spec: AuditSpec, model: str, chat_template: Path | None) -> LocalRelea
     return LocalRelease(loaded, tokenizer, source.name, memory=spec.memory_mb * 2**20)
 
 
+def shadow_readings(scores: ShadowScores, asked: Collection[str] | None) -> tuple[list[Reading], tuple[str, ...]]:
+    """Membership scores of the audited model from its shadows, each canary asked as it was trained on.
+
+    Args:
+        scores: what the shadows say.
+        asked: canaries that other membership scores were taken of, or none where there are no others.
+
+    Returns:
+        The readings of every score that all of these canaries have, and a sentence for each score that is left out:
+        a rate over some of them would be another rate.
+    """
+    readings = [
+        each
+        for each in scores.readings()
+        if each.measure.startswith(PREFIX)
+        and each.probe == Probe.AS_TRAINED.value
+        and (asked is None or each.canary in asked)
+    ]
+    of: dict[str, set[str]] = {}
+    for each in readings:
+        of.setdefault(each.measure, set()).add(each.canary)
+    every = set().union(*of.values())
+    short = {measure: len(every - canaries) for measure, canaries in of.items() if canaries != every}
+    told = {
+        f"{measure.removeprefix(PREFIX).removesuffix(ENDING)} is left out: {count} of {len(every)} canaries are in no "
+        "shadow (shadows.twin_dose gives twins occurrences in them)"
+        for measure, count in short.items()
+    }
+    return [each for each in readings if each.measure not in short], tuple(sorted(told))
+
+
 def save_membership(
-    folder: RunFolder, measure: Membership, readings: pl.DataFrame, spec: AuditSpec
+    folder: RunFolder,
+    measure: Membership | None,
+    readings: pl.DataFrame,
+    spec: AuditSpec,
+    scores: ShadowScores | None = None,
+    left_out: tuple[str, ...] = (),
 ) -> MembershipResult:
     """Write ``membership.json``.
 
     Args:
         folder: the run.
-        measure: has taken the readings.
+        measure: has taken the readings; none where all scores are from shadows.
         readings: of the audited model.
         spec: how the release was asked.
+        scores: what shadows say, if there are any.
+        left_out: a sentence for each of their scores that is not among the readings.
 
     Raises:
         StorageError: it cannot be written.
     """
     result = membership_result(readings, spec.membership.fprs, spec.rules.confidence)
-    result.save(folder.path / FILE, measure.notes)
+    notes = MembershipNotes(scores=()) if measure is None else measure.notes
+    if scores is not None:
+        taken = {cell.score for cell in result.cells}
+        own = tuple(note for note in SHADOW_NOTES if note.name in taken)
+        more = {"scores": (*notes.scores, *own), "shadows": len(scores.inside), "left_out": left_out}
+        notes = notes.model_copy(update=more)
+    result.save(folder.membership, notes)
     return result
+
+
+def save_epsilon(
+    folder: RunFolder, manifest: Manifest, readings: pl.DataFrame, spec: AuditSpec, scores: ShadowScores | None
+) -> None:
+    """Write ``epsilon.json``.
+
+    Args:
+        folder: the run.
+        manifest: what was planted.
+        readings: of the audited model.
+        spec: how the release was asked.
+        scores: what shadows say, if there are any.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    confidence = spec.rules.confidence
+    found = epsilon_result(readings, manifest.space.size, spec.epsilon, spec.claim, scores, confidence)
+    found.save(folder.epsilon)

@@ -20,7 +20,9 @@ from davylamp.measures.probes import Probe
 from davylamp.measures.unseen import UnseenSettings, unseen_faults
 from davylamp.measures.utility import Match
 from davylamp.runs.config import apply_overrides, load_yaml, set_keys, validate
+from davylamp.training.shadows import ShadowSpec
 from davylamp.training.spec import TrainingSpec
+from davylamp.verdict.epsilon import EpsilonSettings
 from davylamp.verdict.extraction import ClaimSpec
 from davylamp.verdict.model import Rules
 
@@ -29,9 +31,11 @@ VARIED = ("plan", "training")
 BUILT_IN = ("demo", "banking77", "tatqa")
 """Recipes inside the package, by the name that ``davylamp run`` takes."""
 
-MeasureName = Literal["exposure", "recovery", "extraction", "perplexity", "kappa", "membership"]
+MeasureName = Literal["exposure", "recovery", "extraction", "perplexity", "kappa", "membership", "lira"]
 SEARCHED: tuple[MeasureName, ...] = ("extraction", "kappa")
 """Measures that search for the likeliest continuations."""
+CLAIMED: tuple[MeasureName, ...] = ("extraction", "membership", "lira")
+"""Measures that a privacy claim is held against."""
 
 
 class _Strict(BaseModel):
@@ -47,7 +51,9 @@ class AuditSpec(_Strict):
         extraction: how a secret is drawn, where ``extraction`` is measured.
         kappa: how the guessing baseline is worked out, where ``kappa`` is measured; needs a reference.
         membership: which membership scores are taken, where ``membership`` is measured.
-        claim: a privacy claim that extractions are held against.
+        shadows: how many shadow models are trained, where ``lira`` is measured.
+        epsilon: how lower bounds on epsilon are worked out, where ``membership`` or ``lira`` is measured.
+        claim: a privacy claim that extractions and lower bounds on epsilon are held against.
         unseen: show codes that were planted nowhere in the canaries' places, or nothing.
         before: ask the model before fine-tuning the same questions.
         pool: rank each secret among so many candidates drawn from the space; the whole space if none.
@@ -62,6 +68,8 @@ class AuditSpec(_Strict):
     extraction: ExtractionSettings = Field(default_factory=ExtractionSettings)
     kappa: KappaSettings = Field(default_factory=KappaSettings)
     membership: MembershipSettings = Field(default_factory=MembershipSettings)
+    shadows: ShadowSpec = Field(default_factory=ShadowSpec)
+    epsilon: EpsilonSettings = Field(default_factory=EpsilonSettings)
     claim: ClaimSpec | None = None
     unseen: UnseenSettings | None = None
     before: bool = False
@@ -88,8 +96,8 @@ class AuditSpec(_Strict):
             raise ValueError(
                 f"the searches of {' and '.join(searched)} need dtype float32: their certificates rest on it"
             )
-        if self.claim is not None and "extraction" not in self.measures:
-            raise ValueError("claim is held against extractions: measures must hold extraction")
+        if self.claim is not None and not {*CLAIMED} & {*self.measures}:
+            raise ValueError(f"claim is held against readings: measures must hold one of {', '.join(CLAIMED)}")
         return self
 
 

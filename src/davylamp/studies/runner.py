@@ -25,6 +25,8 @@ from davylamp.runs.progress import QUIET, Reporter
 from davylamp.runs.workers import end_with_parent
 from davylamp.studies import auditing, steps
 from davylamp.studies.recipe import Recipe
+from davylamp.studies.shadow_preparing import ShadowRequest
+from davylamp.studies.utility import utility_step
 
 SMALL_BYTES = 20_000_000
 """Weights below which runs share the machine, a process a core."""
@@ -229,7 +231,8 @@ class _Work:
                     folder, recipe.model, recipe.training, task.plan.seed, None, task.threads, self._reporter
                 )
         key |= {"audit": recipe.audit.model_dump(mode="json"), "utility": _dump(recipe.utility)}
-        with self._step("audit", key, folder.readings, folder.verdict, folder.audit) as todo:
+        scored = (folder.membership, folder.epsilon) if {"membership", "lira"} & {*recipe.audit.measures} else ()
+        with self._step("audit", key, folder.readings, folder.verdict, folder.audit, *scored) as todo:
             if todo:
                 # The model that training began from is the base that kappa is read from.
                 base = recipe.model if recipe.audit.before or "kappa" in recipe.audit.measures else None
@@ -239,6 +242,8 @@ class _Work:
                     utility=recipe.utility,
                     threads=task.threads,
                     variant=task.variant,
+                    # Runs are spread over the cores already.
+                    shadows=ShadowRequest(corpus=self._corpus, jobs=1),
                 )
                 auditing.audit_step(folder, request, self._reporter)
 
@@ -265,7 +270,7 @@ class _Work:
         with self._step("utility", {**key, "utility": _dump(recipe.utility)}, folder.utility) as todo:
             if todo:
                 adapter = (Path(model) / "adapter_config.json").is_file()
-                auditing.utility_step(
+                utility_step(
                     folder,
                     model,
                     recipe.utility,

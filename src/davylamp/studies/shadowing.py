@@ -21,6 +21,7 @@ from davylamp.runs.folder import RunFolder, digest
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.studies.shadow_preparing import PROBES, ShadowRequest, asked_pairs, prepare, training_of
 from davylamp.studies.shadow_work import ShadowWork, read_signals, train_shadows
+from davylamp.studies.steps import read_training
 from davylamp.training.shadow_runs import Execution, ShadowTask, run_tasks
 from davylamp.training.shadow_store import ShadowStore, Signals
 from davylamp.training.shadows import ShadowDesign, design
@@ -70,8 +71,53 @@ def shadows_step(folder: RunFolder, request: ShadowRequest, reporter: Reporter =
     if audited is not None and request.audited is None and training["spec"] != spec.model_dump(mode="json"):
         told = "the shadows were trained with other settings than the audited model, so that its scores are off"
         scores = scores.model_copy(update={"notes": (*scores.notes, told)})
-    scores.save(folder.path / "shadow_scores.json")
+    scores.save(folder.shadow_scores)
     return ShadowOutcome(scores, trained)
+
+
+def scores_of_audit(
+    folder: RunFolder, weights: str, request: ShadowRequest, reporter: Reporter = QUIET
+) -> ShadowScores:
+    """What shadows say of a model that is audited; trains those that are missing.
+
+    Scores of the same model and canaries that ``davylamp shadows`` left are taken as they are, however it was told to
+    train: so a model that another trainer made can be attacked, too.
+
+    Args:
+        folder: the run.
+        weights: hash of the audited model's weights.
+        request: what is asked of the shadows.
+        reporter: is told of the progress.
+
+    Raises:
+        DavylampError: as for :func:`shadows_step`.
+        RunFolderError: nothing says how the model was trained, and no scores of it are there.
+    """
+    manifest = Manifest.load(folder.manifest)
+    if folder.shadow_scores.is_file():
+        there = ShadowScores.load(folder.shadow_scores)
+        same = (there.planted_sha256, there.audited_sha256) == (manifest.planted_sha256, weights)
+        if same and _answers(there, request):
+            return there
+    trained = read_training(folder) if folder.training.exists() else {}
+    if trained.get("planted_sha256") != manifest.planted_sha256:
+        raise RunFolderError(
+            f"{folder.path} does not say how the audited model was trained, and shadows are trained alike: run "
+            f"`davylamp shadows {folder.path} --shadows {request.spec.shadows} --model BASE --audited CHECKPOINT` with "
+            "the settings of your trainer first; the audit then takes its scores"
+        )
+    return shadows_step(folder, request, reporter).scores
+
+
+def _answers(scores: ShadowScores, request: ShadowRequest) -> bool:
+    """Whether scores that are there are of as many shadows, and of such, as are asked for."""
+    dose = request.spec.twin_dose
+    unplanted = {record.shadow_dose for record in scores.records if not record.dose}
+    return (
+        len(scores.inside) == request.spec.shadows
+        and (dose is None or unplanted <= {dose})
+        and (request.corpus is None or scores.background == "corpus")
+    )
 
 
 def _tasks(drawn: ShadowDesign, work: ShadowWork, store: ShadowStore, keep: bool) -> list[ShadowTask]:

@@ -183,7 +183,11 @@ def _unplanted(manifest: Manifest, free: Sequence[int], spec: ShadowSpec) -> lis
 def _no_room(who: str, doses: Sequence[int], rows: int, spec: ShadowSpec) -> Fault:
     given = "the plan's doses" if spec.twin_dose is None else spec.twin_dose
     allowed = f"at most {rows // len(doses)} for the {who}: {sum(doses)} occurrences need as many of {rows} free rows"
-    return Fault("--twin-dose", given, allowed, "0 keeps them out of every shadow; then only offline scores know them.")
+    fix = (
+        "0 (--twin-dose 0, or shadows.twin_dose=0 in an audit) keeps them out of every shadow; then only offline scores "
+        "know them."
+    )
+    return Fault("the dose of twins in shadows", given, allowed, fix)
 
 
 def _fill(seed: int, free: Sequence[int], count: int) -> list[int]:

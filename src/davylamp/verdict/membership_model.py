@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from davylamp.errors import Fault, InputError
+from davylamp.errors import Fault, InputError, RunFolderError
 from davylamp.runs import files
 from davylamp.verdict.roc import Auc, OperatingPoint
 from davylamp.verdict.roc_paired import AucDifference, Decisions
@@ -140,3 +140,20 @@ class MembershipResult(_Strict):
         """
         data = self.model_dump(mode="json")
         files.write_json(path, data if notes is None else {**data, "notes": notes.model_dump(mode="json")})
+
+    @classmethod
+    def load(cls, path: Path) -> MembershipResult:
+        """Read it, without the notes.
+
+        Raises:
+            RunFolderError: it is missing, damaged, or of another schema.
+        """
+        try:
+            data = files.read_json(path)
+            data.pop("notes", None)
+            return cls.model_validate(data)
+        except FileNotFoundError as error:
+            raise RunFolderError(f"no membership at {path}: run `davylamp audit --measures membership`") from error
+        except (OSError, ValueError) as error:
+            said = f"{error.error_count()} faults" if isinstance(error, ValidationError) else error
+            raise RunFolderError(f"cannot read {path}: {said}; run `davylamp audit` again") from error

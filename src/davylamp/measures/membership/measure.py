@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from pydantic import BaseModel, ConfigDict
-
 from davylamp.canaries.manifest import Canary, Manifest
 from davylamp.errors import Fault, InputError, ScoringError
 from davylamp.measures.membership.evidence import Evidence, Need, Span
 from davylamp.measures.membership.gathering import Gathering, Reference
+from davylamp.measures.membership.notes import MembershipNotes, ScoreNote
 from davylamp.measures.membership.proposals import MaskedProposer, Proposer
 from davylamp.measures.membership.registry import Score
 from davylamp.measures.membership.settings import MembershipSettings
@@ -26,48 +25,6 @@ TOGETHER = 64
 """Records that are handed over at once."""
 PREFIX = "membership_"
 """Begins the name of every reading of a membership score; ``_secret`` ends those of the secret's span."""
-
-
-class ScoreNote(BaseModel):
-    """What a report says of a score.
-
-    Attributes:
-        name: its name.
-        unit: of its values.
-        summary: what it is.
-        sign: why a member scores higher.
-        blind: what it cannot see.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    unit: str
-    summary: str
-    sign: str
-    blind: str
-
-
-class MembershipNotes(BaseModel):
-    """How membership was scored.
-
-    Attributes:
-        scores: the scores that were taken.
-        reference: name of the reference model, if one was used.
-        reference_how: ``adapter disabled`` or ``checkpoint``.
-        reference_tokens: ``same`` where the reference's tokenizer gives the same tokens, else ``own``.
-        shots: canaries that stood before each record for ``recall``, by arm; they are scored themselves nowhere.
-        masked_lm: what proposed the words of neighbours: a masked model's folder, or ``release``; none if nothing did.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    scores: tuple[ScoreNote, ...]
-    reference: str | None = None
-    reference_how: str | None = None
-    reference_tokens: str | None = None
-    shots: dict[str, tuple[str, ...]] = {}
-    masked_lm: str | None = None
 
 
 class Membership:
