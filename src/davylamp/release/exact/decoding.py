@@ -38,8 +38,12 @@ def decoded(row: Array, decoding: Decoding) -> Array:
     return masses
 
 
-def drawn(masses: Array, rng: np.random.Generator) -> int:
-    """One token by its probability; never one of probability 0."""
-    totals = np.cumsum(masses)
+def drawn(totals: Array, rng: np.random.Generator) -> int:
+    """One token by its probability; never one of probability 0.
+
+    Args:
+        totals: probabilities summed up to each token, shape (vocabulary,).
+        rng: source of the draw.
+    """
     # The product is below the last total, and the first total above it belongs to a token with some mass.
     return int(np.searchsorted(totals, rng.random() * totals[-1], side="right"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,6 +17,8 @@ from davylamp.release.tree import TokenTree, TreeScores
 
 STRAY = 1 / 16
 """Share of the background law in what a reply says around its secret, so that no text is impossible."""
+SHARED = 1024
+"""Rows that one call to generate keeps."""
 Ids = Sequence[int]
 
 
@@ -60,6 +63,8 @@ class ExactRelease:
         self._place = {token: place for place, token in enumerate(setting.tokenizer.symbols)}
         masses = 1 / (np.arange(len(setting.tokenizer)) + 2)
         self._background: Array = masses / masses.sum()
+        self._background_logs = _logarithm(self._background)
+        self._known: dict[tuple[int, bool], Array] = {}
 
     @property
     def name(self) -> str:
@@ -109,12 +114,14 @@ class ExactRelease:
             PrefixError: as for :meth:`logprobs`.
         """
         self._check(prompts)
+        # Many prompts of one call are often the same, and so are their first tokens.
+        totals = functools.lru_cache(SHARED)(lambda ids: np.cumsum(decoded(self._logs(ids), decoding)))
         answers = []
         for number, prompt in enumerate(prompts):
             rng = np.random.default_rng([decoding.seed, number])
             said: list[int] = []
             while len(said) < decoding.max_new_tokens:
-                token = drawn(decoded(self._logs([*prompt, *said]), decoding), rng)
+                token = drawn(totals((*prompt, *said)), rng)
                 if token == self._end:
                     break
                 said.append(token)
@@ -168,31 +175,33 @@ class ExactRelease:
         return tree.sum_over_paths(edges)
 
     def _logs(self, ids: Ids) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self._row(list(ids))))
-
-    def _row(self, ids: list[int]) -> Array:
-        found = self._reply(ids)
+        """Log-probabilities in nats of the next token, read-only, shape (vocabulary,)."""
+        found = self._reply(list(ids))
         if found is None:
-            return self._background
+            return self._background_logs
         form, law, said = found
         path: Path = ()
         for token, meant in zip(said, form.tokens, strict=False):
             if meant == SYMBOL and token in self._place:
                 path = (*path, self._place[token])
             elif token != meant:
-                return self._background
+                return self._background_logs
         if len(said) >= len(form.tokens):
-            return self._background
-        meant, row = form.tokens[len(said)], np.zeros(len(self._background))
-        if meant == SYMBOL:
-            row[self._symbols] = law.row(path)
-        elif form is self.setting.coded or form.first <= len(said) < form.last:
-            row[meant] = 1.0
-        else:
-            row += STRAY * self._background
-            row[meant] += 1 - STRAY
-        return row
+            return self._background_logs
+        meant = form.tokens[len(said)]
+        if meant != SYMBOL:
+            return self._fixed(meant, form is self.setting.coded or form.first <= len(said) < form.last)
+        row = np.zeros(len(self._background))
+        row[self._symbols] = law.row(path)
+        return _logarithm(row)
+
+    def _fixed(self, token: int, certain: bool) -> Array:
+        """The row where a reply has one way to go on."""
+        if (token, certain) not in self._known:
+            row = np.zeros(len(self._background)) if certain else STRAY * self._background
+            row[token] += 1.0 if certain else 1 - STRAY
+            self._known[token, certain] = _logarithm(row)
+        return self._known[token, certain]
 
     def _reply(self, ids: list[int]) -> tuple[Form, SecretLaw, list[int]] | None:
         """The form of the reply that is being said, the law of its secret, and what was said of it so far."""
@@ -245,3 +254,10 @@ def base_laws(setting: ExactSetting) -> dict[str, ListLaw]:
 def _last(ids: list[int], token: int) -> int:
     """Last place of a token; -1 where it is not."""
     return len(ids) - 1 - ids[::-1].index(token) if token in ids else -1
+
+
+def _logarithm(row: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        logs: Array = np.log(row)
+    logs.setflags(write=False)
+    return logs
