@@ -62,7 +62,7 @@ def check_counts(plan: Plan, rows: int) -> None:
         PlantingError: there are too many canaries or rows; the arithmetic is shown, of every fault.
     """
     faults = []
-    if plan.planted_rows > rows:
+    if plan.planted_rows + plan.constructed_rows > rows:
         faults.append(_short_of_rows(plan, rows))
     if rows > MOST_ROWS:
         faults.append(
@@ -134,7 +134,9 @@ def _short_of_rows(plan: Plan, rows: int) -> str:
             f"{len(plan.arms)} arms x {plan.auxiliary.per_dose} auxiliary canaries x doses {list(plan.auxiliary.doses)}"
         )
     parts.append(f"{plan.positive_dose} of the positive control")
+    if plan.constructions:
+        parts.append(f"{plan.constructed_rows} of constructions")
     return (
-        f"the canaries need {plan.planted_rows} rows ({' + '.join(parts)}), but only {rows} rows can be replaced: "
-        "lower the doses or per_dose, or take a larger corpus"
+        f"the canaries need {plan.planted_rows + plan.constructed_rows} rows ({' + '.join(parts)}), but only {rows} "
+        "rows can be replaced: lower the doses or per_dose, or take a larger corpus"
     )

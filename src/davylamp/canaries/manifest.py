@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from davylamp.canaries.constructions.section import Constructed
 from davylamp.canaries.plan import Context, Plan
 from davylamp.corpora.records import Message, Record, Shape
 from davylamp.errors import ManifestError
@@ -143,6 +144,7 @@ class Manifest(_Strict):
         space: what the secrets were drawn from.
         mask: what stands for a hidden secret in a prompt.
         canaries: all canaries: focus, twins, the positive control, auxiliary ones.
+        constructions: instances of the plan's constructions; none where it has none.
     """
 
     schema_version: Literal[1] = 1
@@ -154,6 +156,21 @@ class Manifest(_Strict):
     space: AlphabetSpace
     mask: str
     canaries: tuple[Canary, ...]
+    constructions: Constructed | None = None
+
+    @model_validator(mode="after")
+    def _constructions_fit(self) -> Manifest:
+        if (self.constructions is None) != (not self.plan.constructions):
+            raise ValueError("the constructions are not those of the plan")
+        if self.constructions is None:
+            return self
+        taken = {position for canary in self.canaries for position in canary.positions}
+        for each in self.constructions.instances:
+            if each.line >= len(self.plan.constructions) or each.kind != self.plan.constructions[each.line].kind:
+                raise ValueError("an instance is not of the plan's constructions")
+            if any(position >= self.rows or position in taken for position in each.positions):
+                raise ValueError("an instance stands beyond the last row, or in the row of a canary")
+        return self
 
     @model_validator(mode="after")
     def _canaries_fit(self) -> Manifest:

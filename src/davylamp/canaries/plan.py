@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from davylamp.canaries.constructions.spec import Construction
 from davylamp.canaries.schedule import AFTER, BEFORE, Schedule
 from davylamp.errors import InputError
 from davylamp.secrets import AlphabetSpace
@@ -137,6 +138,8 @@ class Plan(_Strict):
         auxiliary: canaries beside them, or none.
         rows_per_update: rows of an optimiser update, which ``spacing`` counts in; a recipe takes it from its
             training.
+        constructions: instances whose leak each audit may or may not see (see docs/constructions.md), beside the
+            canaries and changing nothing of them; they need the base model when they are planted.
     """
 
     version: Literal[1] = 1
@@ -157,6 +160,15 @@ class Plan(_Strict):
     schedule: Schedule = Field(default_factory=Schedule)
     auxiliary: Auxiliary | None = None
     rows_per_update: int | None = Field(None, ge=1)
+    constructions: tuple[Construction, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_asked_for(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Runs of plans without constructions, made before there were any, are still those of the same plan."""
+        data: dict[str, Any] = write(self)
+        if not self.constructions:
+            data.pop("constructions", None)
+        return data
 
     @model_validator(mode="after")
     def _consistent(self) -> Plan:
@@ -282,9 +294,14 @@ class Plan(_Strict):
 
     @property
     def planted_rows(self) -> int:
-        """Rows that canaries take, all occurrences counted."""
+        """Rows that canaries take, all occurrences counted; those of constructions stand beside them."""
         auxiliary = 0 if self.auxiliary is None else self.auxiliary.occurrences
         return len(self.arms) * (self.per_dose * sum(self.doses) + auxiliary) + self.positive_dose
+
+    @property
+    def constructed_rows(self) -> int:
+        """Rows that constructions take."""
+        return sum(line.rows for line in self.constructions)
 
     def only(self, arm: str) -> Plan:
         """The same plan with one arm; its canaries are those that any other single arm would get."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from davylamp import __version__
+from davylamp.canaries.checking import check_carriers, check_readable
+from davylamp.canaries.constructions.laying import check_held_out, check_new, construct, held_out, lay
+from davylamp.canaries.constructions.section import Constructed, Maker, Material
 from davylamp.canaries.drafts import Draft, check_counts, drafts, places
 from davylamp.canaries.manifest import Canary, Carrier, CorpusNote, Manifest
 from davylamp.canaries.plan import HOST_SLOTS, SLOT, Plan, Template
 from davylamp.corpora.names import draw_names
 from davylamp.corpora.records import Corpus, Record
-from davylamp.corpora.rows import RowError, check_record
 from davylamp.errors import PlantingError
 from davylamp.runs import files
 from davylamp.secrets import stream
@@ -26,22 +29,33 @@ class Planted:
     Attributes:
         records: the rows in training order.
         manifest: what was planted where.
+        neighbour: the same where every pair reads its other secret; none where the plan has no pairs.
     """
 
     records: tuple[Record, ...]
     manifest: Manifest
+    neighbour: Planted | None = None
 
     def save(self, folder: Path) -> None:
-        """Write ``planted.jsonl``, and ``manifest.json`` for its owner only.
+        """Write ``planted.jsonl``, and ``manifest.json`` for its owner only; the neighbour's in ``neighbour/``.
 
         Raises:
             StorageError: a file cannot be written.
         """
         files.write_bytes(folder / "planted.jsonl", _lines(self.records))
         self.manifest.save(folder / "manifest.json")
+        beside = folder / "neighbour"
+        if self.neighbour is not None:
+            self.neighbour.save(beside)
+        elif beside.is_dir():
+            # Rows of an older planting would be taken for the neighbour of these.
+            for name in ("planted.jsonl", "manifest.json"):
+                (beside / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                beside.rmdir()
 
 
-def plant(corpus: Corpus, plan: Plan) -> Planted:
+def plant(corpus: Corpus, plan: Plan, maker: Maker | None = None) -> Planted:
     """Plant a plan's canaries into a corpus.
 
     Secrets are drawn without replacement and uniformly over the whole space, whatever the corpus holds, so
@@ -52,14 +66,17 @@ def plant(corpus: Corpus, plan: Plan) -> Planted:
     Args:
         corpus: the background.
         plan: what to plant.
+        maker: draws the plan's constructions from a base model; not needed where it has none.
 
     Raises:
         PlantingError: the doses need more rows than there are or than a window has room for, the corpus already
             holds these canaries, a template needs a host that the corpus cannot give, the space is too small, two
-            canaries cannot be told apart, or the text around a secret gives it away.
+            canaries cannot be told apart, the text around a secret gives it away, or the constructions have no base
+            model or cannot be made.
     """
     taking = len(corpus) if plan.rows is None else min(plan.rows, len(corpus))
     check_counts(plan, taking * plan.repeat)
+    check_held_out(plan.constructions, len(corpus), plan.rows)
     rows = background(corpus, plan)
     made = drafts(plan)
     taken = places(plan, len(rows))
@@ -68,13 +85,54 @@ def plant(corpus: Corpus, plan: Plan) -> Planted:
     hosts = background(corpus, plan.model_copy(update={"repeat": 1}))
     canaries = _furnish(made, taken, wordings, hosts, plan, corpus)
     _check_not_planted_before(rows, canaries, wordings)
-    _check_carriers(canaries, plan.mask)
+    check_carriers(canaries, plan.mask)
     planted = list(rows)
     for canary in canaries:
         record = canary.carrier.record(corpus.shape, canary.shown(plan.space, plan.mask), canary.secret)
         for position in canary.positions:
             planted[position] = record
-    _check_readable(planted, {position: canary.id for canary in canaries for position in canary.positions})
+    if not plan.constructions:
+        return _planted(planted, canaries, corpus, plan)
+    taken_rows = [position for canary in canaries for position in canary.positions]
+    left = held_out(corpus, rows, plan.seed)
+    material = Material(plan.constructions, plan.seed, corpus.shape, tuple(planted), left)
+    instances = construct(plan.constructions, material, maker)
+    laid = lay(instances, plan.constructions, len(rows), taken_rows, plan.seed)
+    own = {position for each in laid.instances for position in each.positions}
+    check_new(laid, [record for at, record in enumerate(planted) if at not in own])
+    return _constructed(planted, canaries, corpus, plan, laid)
+
+
+def _constructed(
+    planted: list[Record], canaries: list[Canary], corpus: Corpus, plan: Plan, made: Constructed
+) -> Planted:
+    """The planted corpus with its instances, and its neighbour where there are pairs."""
+
+    def with_rows(section: Constructed) -> list[Record]:
+        rows = list(planted)
+        for position, record in section.rows(corpus.shape).items():
+            rows[position] = record
+        return rows
+
+    if not any(line.kind == "pair" for line in plan.constructions):
+        return _planted(with_rows(made), canaries, corpus, plan, made)
+    other = made.swapped()
+    theirs, own = with_rows(other), with_rows(made)
+    sha256 = files.sha256_bytes(_lines(theirs))
+    made = made.model_copy(update={"neighbour_sha256": sha256})
+    other = other.model_copy(update={"neighbour_sha256": files.sha256_bytes(_lines(own))})
+    neighbour = _planted(theirs, canaries, corpus, plan, other)
+    whole = _planted(own, canaries, corpus, plan, made)
+    return Planted(whole.records, whole.manifest, neighbour)
+
+
+def _planted(
+    planted: list[Record], canaries: list[Canary], corpus: Corpus, plan: Plan, made: Constructed | None = None
+) -> Planted:
+    names = {position: f"canary {canary.id}" for canary in canaries for position in canary.positions}
+    if made is not None:
+        names |= {position: f"instance {each.id}" for each in made.instances for position in each.positions}
+    check_readable(planted, names)
     return Planted(
         tuple(planted),
         Manifest(
@@ -92,6 +150,7 @@ def plant(corpus: Corpus, plan: Plan) -> Planted:
             space=plan.space,
             mask=plan.mask,
             canaries=tuple(canaries),
+            constructions=made,
         ),
     )
 
@@ -236,39 +295,6 @@ def _fill(text: str, filled: dict[str, str]) -> tuple[str, ...]:
         at = match.end()
     pieces[-1] += text[at:]
     return tuple(pieces)
-
-
-def _check_readable(records: list[Record], canaries: dict[int, str]) -> None:
-    """Refuse to write rows that no trainer could read; what a template, a slot or a secret adds was never read."""
-    for at, record in enumerate(records):
-        try:
-            check_record(record)
-        except RowError as error:
-            what = f"canary {canaries[at]}" if at in canaries else f"row {at + 1} of the planted file"
-            raise PlantingError(
-                f"{what} could not be read again: {error}. Change the plan's space, templates, slots or mask, or the "
-                "words around the corpus"
-            ) from error
-
-
-def _check_carriers(canaries: list[Canary], mask: str) -> None:
-    """Refuse canaries whose reading would mean nothing: two that ask the same, or one that tells its secret."""
-    first: dict[tuple[str | None, tuple[str, ...], str], str] = {}
-    for canary in canaries:
-        carrier = canary.carrier
-        twin = first.setdefault((carrier.system, carrier.prompt, carrier.completion[0]), canary.id)
-        if twin != canary.id:
-            raise PlantingError(
-                f"canaries {twin} and {canary.id} have the same text up to the secret, so that they cannot be told "
-                "apart: give the templates a slot that differs, such as {name} with slots: {name: names}"
-            )
-        for code in (canary.secret, canary.replacement):
-            if any(code in piece for piece in (*carrier.prompt, *carrier.completion, carrier.system or "", mask)):
-                raise PlantingError(
-                    f"canary {canary.id} holds its own secret (or its replacement) in the text around it or in the "
-                    "mask, so that hiding it would hide nothing: change plan.seed, or a mask, slots and hosts that "
-                    "hold codes"
-                )
 
 
 def _check_not_planted_before(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from davylamp.cli.output import JsonFlag, emit, emit_json
+from davylamp.cli.output import JsonFlag, ThreadsOption, emit, emit_json
+
+if TYPE_CHECKING:
+    from davylamp.canaries.constructions import Instance
 
 
 def plant(  # noqa: PLR0913 - one parameter an option
@@ -25,6 +30,17 @@ def plant(  # noqa: PLR0913 - one parameter an option
     data_format: Annotated[
         Literal["rows", "tatqa"], typer.Option("--format", help="How the file is written.")
     ] = "rows",
+    base: Annotated[
+        str | None,
+        typer.Option("--base", help="The model that training will begin from; constructions are drawn from it."),
+    ] = None,
+    style: Annotated[
+        str, typer.Option("--style", help="How training will write records, for --base: auto, chat or plain.")
+    ] = "auto",
+    chat_template: Annotated[
+        Path | None, typer.Option("--chat-template", help="Jinja file, for a base that has no chat template.")
+    ] = None,
+    threads: ThreadsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Plant canaries into a file of training rows.
@@ -35,6 +51,7 @@ def plant(  # noqa: PLR0913 - one parameter an option
     from davylamp.canaries import Plan
     from davylamp.corpora.readers import Columns, read_corpus
     from davylamp.errors import Fault, InputError
+    from davylamp.rendering.render import Style
     from davylamp.runs.config import apply_overrides, load_yaml, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.studies.steps import check_unplanted, plant_step
@@ -42,15 +59,29 @@ def plant(  # noqa: PLR0913 - one parameter an option
     what = validate(Plan, apply_overrides(load_yaml(plan), overrides or []), "plan")
     if arm is not None and arm not in what.arms:
         raise InputError(Fault("--arm", arm, f"one of {', '.join(what.arms)}"))
+    styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
+    if style not in styles:
+        raise InputError(Fault("--style", style, f"one of {', '.join(styles)}"))
+    if what.constructions and base is None:
+        raise InputError(
+            Fault("--base", None, "the model that training will begin from", "plan.constructions draw secrets from it.")
+        )
     named = any(column is not None for column in (prompt, completion, text))
     columns = Columns(prompt=prompt, completion=completion, text=text) if named else None
     corpus = read_corpus(data, columns=columns, format=data_format)
     check_unplanted(data, corpus)
+    maker = None
+    if what.constructions and base is not None:
+        # Here, since it loads a model, which no other planting needs.
+        from davylamp.studies.constructing import maker_of
+
+        maker = maker_of(base, styles[style], chat_template, threads)
     with locked(out):
-        planted = plant_step(RunFolder(out), corpus, what if arm is None else what.only(arm))
+        planted = plant_step(RunFolder(out), corpus, what if arm is None else what.only(arm), maker)
     manifest = planted.manifest
     rows = sum(canary.dose for canary in manifest.canaries)
     twins = sum(canary.dose == 0 for canary in manifest.canaries)
+    instances = () if manifest.constructions is None else manifest.constructions.instances
     if as_json:
         emit_json(
             {
@@ -61,6 +92,8 @@ def plant(  # noqa: PLR0913 - one parameter an option
                 "occurrences": rows,
                 "twins": twins,
                 "left_out": list(corpus.left_out),
+                "instances": sum(each.role == "planted" for each in instances),
+                "instance_rows": sum(len(each.positions) for each in instances),
             }
         )
         return
@@ -69,6 +102,22 @@ def plant(  # noqa: PLR0913 - one parameter an option
         f"rows: {out / 'planted.jsonl'} (train on this, in this order)",
         f"secrets: {out / 'manifest.json'} (keep it away from the trainer)",
     ]
+    if instances:
+        lines += _constructed(instances, out, planted.neighbour is not None)
     if corpus.left_out:
         lines.append(f"columns that were left out: {', '.join(corpus.left_out)}")
     emit(lines)
+
+
+def _constructed(instances: Sequence[Instance], out: Path, neighbour: bool) -> list[str]:
+    """What constructions took, a line for all and one for the neighbour."""
+    planted = [each for each in instances if each.role == "planted"]
+    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in planted).items())
+    rows = sum(len(each.positions) for each in planted)
+    lines = [
+        f"constructions: {kinds} in {rows} rows; {len(instances) - len(planted)} twins were not planted "
+        f"(after training: davylamp constructions {out} --reference BASE)"
+    ]
+    if neighbour:
+        lines.append(f"neighbour: {out / 'neighbour'} holds the same rows, in which each pair reads its other secret")
+    return lines

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from davylamp.canaries import Manifest, Plan, Planted, plant
+from davylamp.canaries.constructions import Maker
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
 from davylamp.errors import Fault, InputError, PlantingError, RunFolderError
@@ -21,13 +22,16 @@ from davylamp.studies.machine import peak_memory, versions
 from davylamp.training.spec import TrainingSpec
 
 
-def plant_step(folder: RunFolder, corpus: Corpus, plan: Plan, *, replace: bool = False) -> Planted:
-    """Plant into a corpus; writes ``planted.jsonl`` and ``manifest.json``.
+def plant_step(
+    folder: RunFolder, corpus: Corpus, plan: Plan, maker: Maker | None = None, *, replace: bool = False
+) -> Planted:
+    """Plant into a corpus; writes ``planted.jsonl`` and ``manifest.json``, and both in ``neighbour/`` of pairs.
 
     Args:
         folder: where to.
         corpus: the background.
         plan: what to plant.
+        maker: draws the plan's constructions from the base model, where it has any.
         replace: also where the folder holds a model or an audit of other canaries.
 
     Raises:
@@ -35,9 +39,11 @@ def plant_step(folder: RunFolder, corpus: Corpus, plan: Plan, *, replace: bool =
         RunFolderError: a model or an audit there is of other canaries, whose secrets would be lost.
         StorageError: a file cannot be written.
     """
-    planted = plant(corpus, plan)
+    planted = plant(corpus, plan, maker)
     if not replace:
         _check_not_in_use(folder, planted.manifest)
+        if planted.neighbour is not None:
+            _check_not_in_use(RunFolder(folder.path / "neighbour"), planted.neighbour.manifest)
     planted.save(folder.path)
     return planted
 
