@@ -16,6 +16,7 @@ from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.report.cues import cues
+from davylamp.report.membership_data import epsilon_of, membership_of, shadows_of
 from davylamp.report.model import CanaryRow, ReportData, Run, Utility
 from davylamp.report.study import StudyResult
 from davylamp.report.words import headlines, overall
@@ -132,6 +133,9 @@ def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
         extraction=tuple(_extraction(row) for row in audit.get("extraction") or ()),
         canaries=tuple(_rows(manifest, frame, show_secrets)),
         cues=cues(manifest, verdict, frame),
+        membership=membership_of(folder.path, manifest),
+        shadows=shadows_of(folder.path, manifest, audit.get("weights_sha256")),
+        epsilon=epsilon_of(folder.path, manifest),
         examples=tuple(_examples(manifest, show_secrets)),
     )
 

@@ -11,7 +11,20 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from davylamp.report import cue_tables, figures, medians, schedules, slopes, svg, text, view
+from davylamp.report import (
+    cue_tables,
+    figures,
+    medians,
+    membership,
+    membership_figures,
+    membership_words,
+    schedules,
+    shadow_view,
+    slopes,
+    svg,
+    text,
+    view,
+)
 from davylamp.report.model import ReportData, Run
 from davylamp.report.utility import utilities
 from davylamp.report.words import findings
@@ -49,6 +62,7 @@ def render(data: ReportData) -> str:
         groups=groups,
         findings=findings(data.runs),
         failed=[run for run in data.runs if not run.verdict.given],
+        member_runs=[run for run in data.runs if any((run.membership, run.shadows, run.epsilon))],
         rules=view.rules(data),
         ruled_out=view.ruled_out(data),
         distinct_examples=view.examples(data),
@@ -84,6 +98,9 @@ def _environment() -> Environment:
         digits=text.digits,
         signed=text.signed,
         flat=view.flat,
+        bound=text.bound,
+        small_percent=text.small_percent,
+        small=shadow_view.small,
         rate=rate,
         rate_interval=rate_interval,
     )
@@ -99,6 +116,10 @@ def _environment() -> Environment:
         figure=view.figure,
         figures=figures,
         interval=text.interval,
+        membership=membership,
+        member_figures=membership_figures,
+        member_words=membership_words,
+        shadow_view=shadow_view,
         without_interval=medians.without_interval,
         signs=SIGNS,
         swatch=svg.swatch,

@@ -22,6 +22,7 @@ class Point:
         filled: whether the mark is filled.
         judged: whether the model has a verdict; marks without one are struck through, their intervals dashed.
         label: everything in words, for a tooltip.
+        floor: size of what is noise, on either side of 0; a band behind the mark, if given.
     """
 
     arm: int
@@ -33,6 +34,7 @@ class Point:
     filled: bool
     judged: bool
     label: str
+    floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Spec:
         levels: lines to compare with.
         arms: names of the arms, by their index.
         warning: stands in the plot where it must not be missed, such as that there is no verdict.
+        least: lower end of the y axis.
+        dose: what a dose counts, where it is not occurrences in the planted file.
     """
 
     key: str
@@ -84,6 +88,8 @@ class Spec:
     levels: Sequence[Level]
     arms: Mapping[int, str]
     warning: str = ""
+    least: float = 0.0
+    dose: str = ""
 
 
 def exposure_axis(ceiling: float) -> tuple[float, list[float]]:

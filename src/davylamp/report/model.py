@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from davylamp.report.membership_model import Membership, Shadows
 from davylamp.report.study import StudyResult
 from davylamp.verdict import Verdict
+from davylamp.verdict.epsilon import EpsilonResult
 from davylamp.verdict.model import Rate, Word
 
 
@@ -160,6 +162,9 @@ class Run(_Strict):
         extraction: verdicts on extraction by arm, dose and attack, if it was measured.
         canaries: every canary's own numbers.
         cues: what is said when the prompt shows a code.
+        membership: what membership scores tell, if they were taken.
+        shadows: what shadow models say, if any were trained.
+        epsilon: lower bounds on epsilon, if they were worked out.
         examples: one carrier for each arm, as trained and as asked; unless secrets are asked for, they are masked,
             and where canaries are written into rows of the user's corpus, the template stands for those rows.
     """
@@ -177,6 +182,9 @@ class Run(_Strict):
     extraction: tuple[dict[str, Any], ...] = ()
     canaries: tuple[CanaryRow, ...]
     cues: tuple[CueRow, ...] = ()
+    membership: Membership | None = None
+    shadows: Shadows | None = None
+    epsilon: EpsilonResult | None = None
     examples: tuple[dict[str, str], ...]
 
 

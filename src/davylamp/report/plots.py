@@ -38,6 +38,9 @@ def against_dose(spec: Spec, points: Sequence[Point], kind: str, intervals: bool
         return axis.places[point.dose] + (slots[_column(point, intervals)] - middle) * step
 
     body = [*_axes(spec, frame, axis, kind)]
+    for point in points:
+        if point.floor is not None:
+            body.append(svg.band(x(point) - step * 0.5, frame.y(point.floor), step, frame.y(-point.floor)))
     for series in sorted({point.series for point in points}):
         own = sorted((point for point in points if point.series == series), key=lambda point: point.dose)
         joined = [(x(point), frame.y(point.value)) for point in own if point.dose]
@@ -79,7 +82,7 @@ def _frame(spec: Spec, kind: str) -> svg.Frame:
     if kind == svg.WIDE and not spec.levels and not spec.arms:
         right = 20.0
     top = 38.0 if _fits(spec, width - right) else 38.0 + LINE
-    return svg.Frame(width, height, 46, width - right, top, height - 66, spec.most)
+    return svg.Frame(width, height, 46, width - right, top, height - 66, spec.most, spec.least)
 
 
 def _fits(spec: Spec, right: float) -> bool:
@@ -106,7 +109,8 @@ def _axes(spec: Spec, frame: svg.Frame, axis: svg.DoseAxis, kind: str) -> Iterat
                 # The axis is broken: no logarithm leads to dose 0.
                 middle = (x + min(later)) / 2
                 yield svg.line(middle, frame.top, middle, frame.bottom, "break")
-    words = "dose: occurrences of a canary in the planted file" if kind == svg.WIDE else "dose: occurrences in the file"
+    usual = "dose: occurrences of a canary in the planted file" if kind == svg.WIDE else "dose: occurrences in the file"
+    words = spec.dose or usual
     scale = "" if len(axis.places) < 3 else (" (equal steps)" if axis.even else " (log scale)")
     yield svg.text((frame.left + frame.right) / 2, frame.bottom + 54, words + scale, class_="axis middle")
 

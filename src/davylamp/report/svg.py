@@ -63,6 +63,11 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
     return el("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
+def band(x: float, top: float, width: float, bottom: float) -> Markup:
+    """A shaded band."""
+    return el("rect", x=x, y=top, width=width, height=bottom - top, class_="band")
+
+
 def path(points: Sequence[tuple[float, float]], class_: str) -> Markup:
     """A line through points."""
     return el("path", d="M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points), class_=class_)
@@ -122,7 +127,8 @@ class Frame:
         right: right end of it.
         top: upper end of the y axis.
         bottom: lower end of it.
-        most: value at the upper end; 0 is at the lower.
+        most: value at the upper end.
+        least: value at the lower end.
     """
 
     width: float
@@ -132,10 +138,11 @@ class Frame:
     top: float
     bottom: float
     most: float
+    least: float = 0.0
 
     def y(self, value: float) -> float:
         """Height of a value."""
-        return self.bottom - (self.bottom - self.top) * value / self.most
+        return self.bottom - (self.bottom - self.top) * (value - self.least) / (self.most - self.least)
 
 
 def grid(frame: Frame, marks: Sequence[float], mark: Callable[[float], str]) -> Iterator[Markup]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 LONGEST = 4000
 """Characters of one string that a page shows."""
@@ -62,6 +63,22 @@ def percent(value: float) -> str:
     if value < 0.0005 or value > 0.9995:
         return "<0.1%" if value < 0.5 else ">99.9%"
     return f"{value:.1%}"
+
+
+def small_percent(value: float) -> str:
+    """A share that may be small, with two digits that count below 10%: ``1.5%``, ``0.24%``, ``31%``."""
+    if value == 0 or value >= 0.0995:
+        return percent(value)
+    return f"{100 * value:.2g}%" if value >= 1e-4 else f"{100 * value:.0e}%"
+
+
+def bound(value: float, up: bool = False) -> str:
+    """A bound with three digits that count, rounded to its safe side: down, or up for an upper one."""
+    if not math.isfinite(value) or value == 0:
+        return "0" if value == 0 else "infinite"
+    last = Decimal(1).scaleb(math.floor(math.log10(abs(value))) - 2)
+    rounded = Decimal(value).quantize(last, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{rounded:f}"
 
 
 def p_value(value: float) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from davylamp.report import membership_words
 from davylamp.report.model import Run
 from davylamp.report.series import Series, series_of
 from davylamp.report.text import shorten
@@ -29,13 +30,13 @@ class Finding:
         text: the sentence.
     """
 
-    topic: Literal["control", "arm", "copying"]
+    topic: Literal["control", "arm", "copying", "membership"]
     word: Word | None
     text: str
 
 
 def headlines(runs: Sequence[Run]) -> list[str]:
-    """The result over all models: controls that failed, then each arm at its largest dose, then copying."""
+    """The result over all models: controls that failed, each arm at its largest dose, copying, membership."""
     return [finding.text for finding in findings(runs)]
 
 
@@ -87,6 +88,8 @@ def _findings(runs: Sequence[Run]) -> Iterator[Finding]:
             yield Finding("copying", None, _copied(series, rows))
         if cued := _cued(series, own):
             yield Finding("copying", None, cued)
+    if said := membership_words.headline(given):
+        yield Finding("membership", None, said)
 
 
 def _arm(series: Series, cells: Sequence[Cell], verdict: Verdict) -> Finding:
