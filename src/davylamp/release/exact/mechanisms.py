@@ -131,7 +131,11 @@ class RandomisedResponseCanary:
 
     @property
     def extraction(self) -> float:
-        """``(1 + advantage)/2``: chance that the bit that is said is the true one; ``1 - f(1/2)`` without the flip."""
+        """``(1 + advantage)/2``: chance that the bit that is said is the true one.
+
+        Without the flip it is ``e^eps/(e^eps + 1)``, the optimum for replacing a fair bit (P1, Rem 5.4); the bound
+        ``1 - f(1/2)`` lies above it.
+        """
         return self.mechanism.truth
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from davylamp.errors import Fault, InputError
 from davylamp.release.base import Access, Decoding, PrefixError
 from davylamp.release.exact.decoding import decoded, drawn
 from davylamp.release.exact.laws import Array, ListLaw, Path, SecretLaw, UniformLaw
@@ -50,7 +51,14 @@ class ExactRelease:
             name: a name for people.
             laws: law of a record's secret after its own prefix, by the record's name; uniform for others.
             triggered: the same after the trigger.
+
+        Raises:
+            InputError: a law is of no record, or over another alphabet.
         """
+        for each, law in (*(laws or {}).items(), *(triggered or {}).items()):
+            setting.number(each)
+            if (symbols := len(law.row(()))) != setting.v:
+                raise InputError(Fault(f"laws of {each}", symbols, f"{setting.v} symbols"))
         self.setting = setting
         self.laws = dict(laws or {})
         self.triggered = dict(triggered or {})

@@ -11,7 +11,7 @@ from davylamp.bounds import checks
 from davylamp.canaries.manifest import Canary, Carrier, CorpusNote, Manifest, Role
 from davylamp.canaries.plan import Arm, Plan, Positive, Template
 from davylamp.corpora.names import draw_names
-from davylamp.errors import Fault
+from davylamp.errors import Fault, InputError
 from davylamp.release.exact.laws import Path
 from davylamp.release.exact.tokenizer import ASSISTANT, END, TRIGGER, USER, ExactTokenizer
 from davylamp.rendering.render import Renderer
@@ -50,7 +50,7 @@ class ExactSetting:
         renderer: renders as the releases read.
         form: of every reply.
         coded: of a reply to the trigger: the secret, and the end.
-        width: symbols in which the trigger's prompt writes a record's number; 0 where there is one record.
+        width: symbols in which the trigger's prompt writes a record's number.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -150,7 +150,13 @@ class ExactSetting:
         return [canary for canary in self.asked() if canary.dose]
 
     def number(self, name: str) -> int:
-        """Number of a record, by its name, in the trigger's prompts."""
+        """Number of a record, by its name, in the trigger's prompts.
+
+        Raises:
+            InputError: there is no such record.
+        """
+        if name not in self._numbers:
+            raise InputError(Fault("record", name, "the name of one of the manifest's records"))
         return self._numbers[name]
 
     def path(self, secret: str) -> Path:
@@ -175,6 +181,9 @@ class ExactSetting:
 
         Args:
             name: of the record.
+
+        Raises:
+            InputError: there is no such record.
         """
         return self.tokenizer(self._trigger_text(name))["input_ids"]  # type: ignore[no-any-return]
 
@@ -192,7 +201,7 @@ class ExactSetting:
         return self.manifest.model_copy(update={"canaries": asked})
 
     def _trigger_text(self, name: str) -> str:
-        number, digits = self._numbers[name], []
+        number, digits = self.number(name), []
         for _ in range(self.width):
             number, digit = divmod(number, self.v)
             digits.append(self.manifest.space.alphabet[digit])
