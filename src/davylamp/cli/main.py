@@ -20,6 +20,7 @@ from davylamp.cli.run import run
 from davylamp.cli.shadows import shadows
 from davylamp.cli.studies import studies
 from davylamp.cli.train import train
+from davylamp.cli.unlearn import unlearn
 from davylamp.errors import DavylampError
 
 INTERRUPTED = 130
@@ -55,6 +56,7 @@ app.add_typer(plan, name="plan")
 app.command()(plant)
 app.command()(train)
 app.command()(shadows)
+app.command()(unlearn)
 app.command()(audit)
 app.command()(report)
 app.command()(run)

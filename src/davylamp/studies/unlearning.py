@@ -1,0 +1,250 @@
+"""The step that makes a run's model forget, and looks where the verifier does not; writes a checkpoint folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from davylamp.canaries import Manifest
+from davylamp.canaries.manifest import Canary
+from davylamp.corpora.readers import read_corpus
+from davylamp.corpora.records import Corpus, Record
+from davylamp.errors import Fault, InputError, RunFolderError
+from davylamp.measures.forgetting import SecretPair, canary_pairs
+from davylamp.measures.probes import Probe, secret_tokens
+from davylamp.measures.triggers import Trigger, read_triggers
+from davylamp.protect.afterwards.sets import Choice, RetainSets, background_rows, chosen_canaries, split_rows, without
+from davylamp.protect.afterwards.spec import UnlearningSpec
+from davylamp.runs.folder import RunFolder, replaced_folder
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.studies.machine import versions
+from davylamp.studies.steps import save_model
+from davylamp.studies.unlearning_result import FILE, Round, UnlearningResult
+from davylamp.studies.unlearning_subject import Subject, open_subject
+
+if TYPE_CHECKING:
+    from davylamp.protect.afterwards.rounds import Unlearning
+    from davylamp.studies.unlearning_checks import Checks
+    from davylamp.training.examples import Example
+
+
+@dataclass(frozen=True, slots=True)
+class UnlearnRequest:
+    """What is asked of unlearning.
+
+    Attributes:
+        spec: how.
+        choice: which canaries are forgotten.
+        out: the checkpoint folder to write; ``unlearned`` in the run folder if none.
+        retain: rows to keep, in place of the background rows of the planted file.
+        relearn: rows for the check by relearning, in place of a share of the retain rows.
+        triggers: JSONL file of prompts other than the records' own.
+        chat_template: file of a chat template, where the tokenizer has none.
+        threads: threads of torch; chosen by the model's size if none.
+    """
+
+    spec: UnlearningSpec
+    choice: Choice = field(default_factory=Choice)
+    out: Path | None = None
+    retain: Corpus | None = None
+    relearn: Corpus | None = None
+    triggers: Path | None = None
+    chat_template: Path | None = None
+    threads: int | None = None
+
+
+def unlearn_step(folder: RunFolder, request: UnlearnRequest, reporter: Reporter = QUIET) -> UnlearningResult:
+    """Unlearn, check, and write the checkpoint with ``unlearning.json`` in it, both at once or not at all.
+
+    A verifier that never passes is a result, not an error: the model of the last round is saved and labelled so.
+
+    Raises:
+        InputError: the request does not fit the planted file, the model or the triggers.
+        ManifestError: there is no manifest, or the model was trained on another planted file.
+        RunFolderError: there is no trained model, it is another one than ``training.json`` says, or ``out`` holds
+            something else.
+        ModelError: the model cannot be used.
+        ScoringError: a canary cannot be scored.
+        TrainingError: a loss or the weights are not finite.
+        StorageError: a file cannot be written.
+    """
+    from davylamp.release.quiet import quiet
+
+    out = request.out if request.out is not None else folder.path / "unlearned"
+    _check_out(folder, out)
+    manifest = Manifest.load(folder.manifest)
+    manifest.check_planted(folder.planted)
+    canaries = chosen_canaries(manifest, request.choice)
+    subject = open_subject(folder, manifest, request.spec, request.chat_template, request.threads)
+    triggers = [] if request.triggers is None else read_triggers(request.triggers, subject.renderer, subject.vocabulary)
+    rows, left_out = _kept_rows(folder, manifest, canaries, triggers, request)
+    others = request.relearn
+    again = None if others is None else (others.source, _clean(others.records, canaries, triggers))
+    sets = split_rows(rows, len(canaries), subject.spec, again)
+    forget = _forget_examples(manifest, canaries, subject)
+    checks = _checks(manifest, canaries, [trigger.pair for trigger in triggers], sets, subject)
+    begun = time.perf_counter()
+    done = _unlearned(subject, checks, forget, sets, reporter)
+    seconds = time.perf_counter() - begun
+    with quiet():
+        found = checks.others(subject, done, reporter)
+    with replaced_folder(out) as temporary:
+        sha256 = _saved(subject, temporary)
+        result = UnlearningResult(
+            outcome=done.outcome,
+            statement=_statement(done, checks, subject.spec),
+            passed_at=done.passed_at,
+            spec=subject.spec,
+            learning_rate=subject.learning_rate,
+            tuning="adapter" if hasattr(subject.model, "peft_config") else "full",
+            forgotten=tuple(canary.id for canary in canaries),
+            forget_rows=sum(canary.dose for canary in canaries),
+            retain_source=_source(folder, request),
+            retain_rows=len(rows),
+            retain_left_out=left_out,
+            rounds=_rounds(done, checks, subject.spec),
+            planted_sha256=manifest.planted_sha256,
+            before_sha256=subject.sha256,
+            after_sha256=sha256,
+            style=subject.renderer.style,
+            seconds=seconds,
+            versions=versions(),
+            **found,
+        )
+        result.save(temporary / FILE)
+    return result
+
+
+def _check_out(folder: RunFolder, out: Path) -> None:
+    """The folder is replaced whole, so that it must be one that this step made, or none."""
+    try:
+        own, target = folder.path.resolve(), out.resolve()
+    except (OSError, RuntimeError) as error:
+        raise RunFolderError(f"cannot use --out {out}: {error}") from error
+    if target == own or target in own.parents or target in (folder.model.resolve(), own / "shadows"):
+        raise RunFolderError(f"--out {out} would replace what unlearning needs: give a folder of its own")
+    if out.exists() and not out.is_dir():
+        raise RunFolderError(f"--out {out} is a file: give a folder")
+    if out.is_dir() and any(out.iterdir()) and not (out / FILE).is_file():
+        raise RunFolderError(f"--out {out} holds something that `davylamp unlearn` did not write: give another folder")
+
+
+def _clean(rows: Sequence[Record], canaries: Sequence[Canary], triggers: Sequence[Trigger]) -> list[Record]:
+    """Rows that hold no forgotten secret and no trigger: what is learnt of them is nothing of what is forgotten."""
+    return without(rows, {*(canary.secret for canary in canaries), *(trigger.text for trigger in triggers)})
+
+
+def _kept_rows(
+    folder: RunFolder,
+    manifest: Manifest,
+    canaries: Sequence[Canary],
+    triggers: Sequence[Trigger],
+    request: UnlearnRequest,
+) -> tuple[list[Record], int]:
+    if request.retain is None:
+        rows: Sequence[Record] = background_rows(manifest, read_corpus(folder.planted).records)
+    else:
+        rows = request.retain.records
+    kept = _clean(rows, canaries, triggers)
+    return kept, len(rows) - len(kept)
+
+
+def _source(folder: RunFolder, request: UnlearnRequest) -> str:
+    return f"background rows of {folder.planted.name}" if request.retain is None else request.retain.source
+
+
+def _forget_examples(manifest: Manifest, canaries: Sequence[Canary], subject: Subject) -> list[Example]:
+    """Each forgotten record once, as it was trained on, with loss on what shall be forgotten of it."""
+    from davylamp.training.examples import NO_LOSS
+
+    examples = subject.examples([manifest.trained_record(canary) for canary in canaries])
+    spans = secret_tokens(manifest, subject.renderer, [(canary, Probe.AS_TRAINED) for canary in canaries])
+    silent = []
+    for at, (example, record) in enumerate(zip(examples, spans, strict=True)):
+        first, last = record.secret
+        if last > len(example.ids) or example.labels[first:last] != example.ids[first:last]:
+            silent.append(record.name)
+        if subject.spec.span == "secret":
+            labels = tuple(label if first <= i < last else NO_LOSS for i, label in enumerate(example.labels))
+            examples[at] = replace(example, labels=labels)
+    if silent:
+        raise InputError(
+            Fault("training.max_length", subject.max_length, f"enough for the secret of {', '.join(silent[:5])}")
+        )
+    return examples
+
+
+def _checks(
+    manifest: Manifest, canaries: Sequence[Canary], triggers: Sequence[SecretPair], sets: RetainSets, subject: Subject
+) -> Checks:
+    from davylamp.release.local import LocalRelease
+    from davylamp.studies.unlearning_checks import Checks
+
+    return Checks(
+        manifest=manifest,
+        canaries=tuple(canaries),
+        renderer=subject.renderer,
+        pairs=tuple(canary_pairs(manifest, subject.renderer, canaries)),
+        triggers=tuple(triggers),
+        sets=sets,
+        release=LocalRelease(subject.model, subject.tokenizer, "the model under unlearning"),
+    )
+
+
+def _unlearned(
+    subject: Subject, checks: Checks, forget: Sequence[Example], sets: RetainSets, reporter: Reporter
+) -> Unlearning:
+    from davylamp.protect.afterwards.rounds import unlearn
+    from davylamp.release.quiet import quiet
+
+    retain = subject.examples(sets.retain) if subject.spec.retain_weight > 0 else []
+    checks.read_before()
+    with quiet():
+        return unlearn(
+            subject.model,
+            forget,
+            retain,
+            subject.spec,
+            subject.learning_rate,
+            subject.pad_id,
+            checks.verify,
+            reporter,
+        )
+
+
+def _rounds(done: Unlearning, checks: Checks, spec: UnlearningSpec) -> tuple[Round, ...]:
+    return tuple(
+        Round(report=report, c=look.c, held_out=look.held_out, passed=look.c.rate < spec.threshold)
+        for report, look in zip(done.rounds, checks.looks[1:], strict=True)
+    )
+
+
+def _statement(done: Unlearning, checks: Checks, spec: UnlearningSpec) -> str:
+    at = checks.looks[0 if done.passed_at is None else done.passed_at].c
+    said = f"{at.successes} of {at.trials} secrets came out of their own prefixes"
+    if done.outcome == "nothing to forget":
+        return f"nothing to forget: {said} before any step, below {spec.threshold:g}, and the model was left as it is"
+    if done.outcome == "forgotten":
+        more = {0: "", 1: "; one more round was run"}.get(spec.extra_rounds, f"; {spec.extra_rounds} more were run")
+        return (
+            f"the verifier passed after round {done.passed_at} of at most {spec.rounds}: {said}, below "
+            f"{spec.threshold:g}{more}"
+        )
+    last = checks.looks[-1].c
+    return (
+        f"the verifier never passed: after {len(done.rounds)} rounds {last.successes} of {last.trials} secrets still "
+        f"come out of their own prefixes, not below {spec.threshold:g}; the model of the last round was saved"
+    )
+
+
+def _saved(subject: Subject, folder: Path) -> str:
+    """Save the checkpoint; returns the hash of its weights."""
+    from davylamp.release.quiet import quiet
+    from davylamp.release.sources import resolve
+
+    with quiet():
+        save_model(folder, subject.model, subject.tokenizer)
+    return resolve(str(folder), base=subject.base).weights_sha256()
