@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from davylamp import __version__
@@ -148,6 +148,26 @@ class ExactSetting:
     def members(self) -> list[Canary]:
         """Records under measure, or auxiliary, that releases were trained on."""
         return [canary for canary in self.asked() if canary.dose]
+
+    def including(self, names: Collection[str]) -> ExactSetting:
+        """The same records, of which just these were trained on, and the positive control: a shadow's world.
+
+        Args:
+            names: of records.
+
+        Raises:
+            InputError: there is no such record.
+        """
+        for name in names:
+            self.number(name)
+        inside = {*names, *(canary.id for canary in self.manifest.canaries if canary.role == "positive")}
+        canaries = tuple(
+            canary.model_copy(
+                update={"dose": 1, "positions": (0,)} if canary.id in inside else {"dose": 0, "positions": ()}
+            )
+            for canary in self.manifest.canaries
+        )
+        return ExactSetting(self.manifest.model_copy(update={"canaries": canaries}))
 
     def number(self, name: str) -> int:
         """Number of a record, by its name, in the trigger's prompts.
