@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,9 @@ def render(data: ReportData) -> str:
     )
 
 
+@cache
 def _environment() -> Environment:
+    # Kept, so that templates are compiled once.
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

@@ -9,7 +9,7 @@ from davylamp.measures.shadow_results import SCORES as FROM_SHADOWS
 from davylamp.report.membership_model import Membership
 from davylamp.report.model import Run
 from davylamp.report.series import Series, series_of
-from davylamp.report.text import small_percent
+from davylamp.report.text import shorten, small_percent
 from davylamp.report.view import Group
 from davylamp.verdict.membership_model import MembershipCell, MembershipComparison
 from davylamp.verdict.roc import OperatingPoint
@@ -174,7 +174,7 @@ class Drawn:
     @property
     def label(self) -> str:
         """Its name, and the names of the others."""
-        return ", ".join((self.score, *self.others))
+        return ", ".join(shorten(name, 40) for name in (self.score, *self.others))
 
 
 def drawn(runs: Sequence[Run]) -> list[Drawn]:

@@ -138,10 +138,10 @@ def _roc_finding(part: ArmPart, cells: Sequence[MembershipCell]) -> str:
     best = max(cells, key=lambda cell: found(cell, part.rate))
     said = f"AUCs lie between {number(min(c.auc.value for c in cells))} and {number(max(c.auc.value for c in cells))}"
     if part.rate is None:
-        return f"{said}, the largest of {best.score}; every false-positive rate asked for is underpowered."
+        return f"{said}, the largest of {shorten(best.score, 40)}; every false-positive rate asked for is underpowered."
     right = best.point(part.rate).true_positives
     count = "none" if right is None else f"{right.count} of {right.of} members"
-    return f"{said}; most are found at {small_percent(part.rate)} by {best.score}: {count}."
+    return f"{said}; most are found at {small_percent(part.rate)} by {shorten(best.score, 40)}: {count}."
 
 
 def _measures(rates: Sequence[float]) -> list[tuple[str, str, Read, Level]]:
