@@ -440,7 +440,7 @@ def test_bounds_stand_beside_the_claim_and_are_rounded_to_their_safe_side(tmp_pa
         epsilon_row(upper=1.0001),
         epsilon_row(audit="extraction", score=None, eps_low=None, reach=None, relation="add or remove"),
         epsilon_row(eps_low=0.0, upper=None, verdict=None),
-        epsilon_row(verdict="could-not-refute"),
+        epsilon_row(verdict="could-not-refute", upper=0.2),
     )
     _, root = report(tmp_path)
     body = rows(table(root, "Lower bounds on epsilon"))[1:]
@@ -450,7 +450,7 @@ def test_bounds_stand_beside_the_claim_and_are_rounded_to_their_safe_side(tmp_pa
     assert body[1][2:6] == ["extraction", "greedy decoding", "one-run", "add or remove"]
     assert body[1][8:10] == ["infinite", "infinite"]
     assert body[2][8:] == ["0", "2.50", "none", "no claim"]
-    assert body[3][11] == "could not refute"
+    assert body[3][10:] == ["0.200", "could not refute"]
     text = section(root).text
     assert "A lower bound proves a leak; an audit that finds nothing proves nothing" in text
     assert "The accountant's claim: (1, 1e-05)-DP. Lower bounds at delta = 1e-05, each at 95% confidence" in text

@@ -77,7 +77,7 @@ def bound(value: float, up: bool = False) -> str:
     if not math.isfinite(value) or value == 0:
         return "0" if value == 0 else "infinite"
     last = Decimal(1).scaleb(math.floor(math.log10(abs(value))) - 2)
-    rounded = Decimal(value).quantize(last, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    rounded = Decimal(repr(value)).quantize(last, rounding=ROUND_CEILING if up else ROUND_FLOOR)
     return f"{rounded:f}"
 
 
