@@ -99,6 +99,7 @@ def test_teacher_forcing_memorization_is_that_of_enumeration(shape: Camouflage) 
         assert mean[True] - mean[False] == pytest.approx(shape.memorization, abs=1e-14)
 
 
+@settings(deadline=None)
 @given(SHAPES, st.integers(1, 50))
 def test_laws_hold_for_every_size(size: tuple[int, int, int], guesses: int) -> None:
     v, k, length = size
@@ -141,6 +142,7 @@ def test_keyed_trees_are_camouflage_trees(size: tuple[int, int, int], key: bytes
     assert float(own) == shape.extraction_bound(1) == shape.greedy_extraction
 
 
+@settings(deadline=None)
 @given(SHAPES, st.sampled_from([0.0, 0.3]))
 def test_mid_rank_gives_the_exposure(size: tuple[int, int, int], gamma: float) -> None:
     v, k, length = size

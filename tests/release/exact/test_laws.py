@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from davylamp.errors import InputError
@@ -28,6 +28,7 @@ def lists(draw: st.DrawFn) -> tuple[int, list[tuple[int, ...]], float]:
     return v, secrets, draw(st.sampled_from([0.0, 0.125, 0.5, 1e-9]))
 
 
+@settings(deadline=None)
 @given(lists())
 def test_a_list_is_mixed_with_the_space_as_whole_secrets(case: tuple[int, list[tuple[int, ...]], float]) -> None:
     v, secrets, gamma = case
@@ -60,6 +61,7 @@ def test_lists_that_are_none_are_refused() -> None:
         ListLaw(10**6, [(0,) * 64])
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**6), st.integers(1, 10**400))
 def test_a_share_is_exact_for_spaces_of_any_size(guesses: int, among: int) -> None:
     assert share_of(guesses, among) == float(min(Fraction(1), Fraction(guesses, among)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy import stats
@@ -77,6 +77,7 @@ def test_the_membership_bit_attains_the_advantage_and_keeps_the_claim(claim: Cla
         assert (curve.tradeoff(GRID) >= claim.tradeoff(GRID) - 1e-14).all()
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 8), st.floats(0, 0.5))
 def test_the_membership_bit_against_high_precision(epsilon: float, delta: float) -> None:
     kind = MembershipBinary(ApproxDP(epsilon, delta))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from davylamp.errors import InputError
@@ -37,6 +37,7 @@ def test_marks_are_read_from_text_and_added_once() -> None:
     assert KNOWN("0")["input_ids"] == [KNOWN.bos_token_id, KNOWN.symbols[0]]
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)), st.booleans())
 def test_text_is_covered_character_by_character_and_comes_back(text: str, special: bool) -> None:
     ids, offsets = encode(KNOWN, [text], special)[0]

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -89,6 +89,7 @@ def test_randomising_leaves_every_local_row_and_takes_extraction_to_kappa() -> N
     assert stats.binomtest(hits, seeds * 4, Trigger(3, 2).randomised_extraction).pvalue > 1e-3
 
 
+@settings(deadline=None)
 @given(st.integers(2, 50), st.integers(1, 64), st.integers(1, 1000))
 def test_truths_for_every_size(v: int, length: int, guesses: int) -> None:
     kind = Trigger(v, length)
