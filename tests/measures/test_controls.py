@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -293,6 +294,21 @@ def test_the_table_says_what_the_truths_say(column: str) -> None:
             assert truth > guessed + 4 * TRUTHS[name][column].error, (name, column)
         if word == CAPPED:
             assert truth <= HIDDEN_AMONG_EQUALS.extraction_bound(guesses), (name, column)
+
+
+def test_the_page_shows_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "exact.md").read_text(encoding="utf-8")
+    header = "| measure | guesser |"
+    lines = page[page.index(header) :].split("\n\n")[0].splitlines()[2:]
+    shown = [name for name in ROWS if name != "randomised-response"]
+    for column, line in zip(TABLE, lines, strict=True):
+        words = dict(zip(ROWS, TABLE[column], strict=True))
+        cells = [f"{words[name]} {figure(TRUTHS[name][column].mean)}" for name in shown]
+        assert [cell.strip() for cell in line.split("|")[2:-1]] == [figure(BASELINE[column].mean), *cells], column
+
+
+def figure(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 ALL_SCORES = (
