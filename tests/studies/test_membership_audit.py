@@ -131,7 +131,7 @@ def test_shadows_are_trained_attacked_and_judged_by_the_audit(made, run, davylam
     # No twin is in a shadow: so only the scores that need none with the record are given, and the others are named.
     assert {"lira_offline", "rmia_offline", "loss"} <= {cell.score for cell in result.cells}
     assert "lira_online" not in {cell.score for cell in result.cells}
-    assert any(sentence.startswith("lira_online is left out") for sentence in notes.left_out)
+    assert ["lira_online" in sentence for sentence in notes.left_out] == [True]
     assert notes.shadows == 6
     assert {note.name for note in notes.scores} == {cell.score for cell in result.cells}
     scores = ShadowScores.load(run.shadow_scores)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -143,3 +144,28 @@ def test_no_row_is_left_out_in_silence():
         membership_result(whole.vstack(whole.with_columns(release=pl.lit("reference"))), (0.05,))
     with pytest.raises(InputError, match="no row is left out"):
         membership_result(whole.with_columns(value=pl.lit(math.nan)), (0.05,))
+
+
+def test_scores_that_read_shadows_with_the_record_are_compared_at_one_dose():
+    # Nothing is given away at any dose: a score is minus the dose at which its record stood in the shadows, and noise.
+    rng, doses, kinds = np.random.default_rng(5), [1, 4, 16], [("focus", 60), ("nonmember", 300)]
+    rows, stood = [], {}
+    for role, count in kinds:
+        for number in range(count):
+            name, dose = f"{role}{number:03d}", doses[number % 3]
+            planted = dose if role == "focus" else 0
+            row = ("arm", planted, 0, name, role, "redacted", "as_trained", "trained", "membership_lira_online_secret")
+            rows.append(Reading(*row, -dose + rng.normal(scale=0.1), "nats"))
+            stood[name] = dose
+    made = table(rows)
+    mixed = {cell.dose: cell for cell in membership_result(made, [0.05]).cells}
+    like = {cell.dose: cell for cell in membership_result(made, [0.05], null_doses=stood).cells}
+    # Against all doses a member of dose 1 lies above two thirds of the non-members though nothing leaks: 0.83, within
+    # two standard errors of 0.07.
+    assert mixed[1].auc.value > 0.7
+    # 20 members and 100 non-members: an AUC's standard error is 0.07; three of them are allowed.
+    assert all(abs(cell.auc.value - 0.5) < 0.21 for cell in like.values())
+    assert {dose: cell.nonmembers for dose, cell in like.items()} == {None: 300, 1: 100, 4: 100, 16: 100}
+    # Other scores have no dose in the shadows, and keep all non-members.
+    other = table([replace(row, measure="membership_loss_secret") for row in rows])
+    assert {cell.nonmembers for cell in membership_result(other, [0.05], null_doses=stood).cells} == {300}

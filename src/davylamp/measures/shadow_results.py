@@ -33,6 +33,8 @@ UNITS = {
 """Measures from shadows, and their units."""
 SCORES = tuple(UNITS)[:5]
 """Those that are membership scores."""
+ONLINE = ("lira_online", "rmia", "rmia_ratio")
+"""Those that read shadows with the record, and so depend on how often it occurs in one."""
 
 
 class _Strict(BaseModel):

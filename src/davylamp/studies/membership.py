@@ -15,7 +15,7 @@ from davylamp.measures.membership.measure import PREFIX, Membership
 from davylamp.measures.membership.notes import SHADOW_NOTES, MembershipNotes
 from davylamp.measures.probes import Probe
 from davylamp.measures.readings import Reading
-from davylamp.measures.shadow_results import ShadowScores
+from davylamp.measures.shadow_results import ONLINE, ShadowScores
 from davylamp.rendering.render import Renderer
 from davylamp.runs.folder import RunFolder
 from davylamp.scoring.tokens import TokenScorer
@@ -90,8 +90,9 @@ def shadow_readings(scores: ShadowScores, asked: Collection[str] | None) -> tupl
         asked: canaries that other membership scores were taken of, or none where there are no others.
 
     Returns:
-        The readings of every score that all of these canaries have, and a sentence for each score that is left out:
-        a rate over some of them would be another rate.
+        The readings of every score that all of these canaries have, and a sentence for each score that is left out: a
+        rate over some of them would be another rate, and non-members that stood in the shadows at other doses than the
+        members would be other non-members.
     """
     readings = [
         each
@@ -100,17 +101,23 @@ def shadow_readings(scores: ShadowScores, asked: Collection[str] | None) -> tupl
         and each.probe == Probe.AS_TRAINED.value
         and (asked is None or each.canary in asked)
     ]
-    of: dict[str, set[str]] = {}
-    for each in readings:
-        of.setdefault(each.measure, set()).add(each.canary)
-    every = set().union(*of.values())
-    short = {measure: len(every - canaries) for measure, canaries in of.items() if canaries != every}
-    told = {
-        f"{measure.removeprefix(PREFIX).removesuffix(ENDING)} is left out: {count} of {len(every)} canaries are in no "
-        "shadow (shadows.twin_dose gives twins occurrences in them)"
-        for measure, count in short.items()
-    }
-    return [each for each in readings if each.measure not in short], tuple(sorted(told))
+    kept = {each.canary for each in readings}
+    stood = {(each.arm, each.dose > 0): set[int]() for each in scores.records if each.canary in kept}
+    for each in scores.records:
+        if each.canary in kept:
+            stood[each.arm, each.dose > 0].add(each.shadow_dose)
+    apart = [arm for arm, planted in stood if planted and stood[arm, True] != stood.get((arm, False))]
+    if not apart:
+        return readings, ()
+    doses = ", ".join(map(str, sorted(stood[apart[0], True])))
+    others = ", ".join(map(str, sorted(stood.get((apart[0], False), ()))))
+    told = (
+        f"{', '.join(ONLINE)} are left out: members of arm {apart[0]!r} stood {doses} times in the shadows that hold "
+        f"them and non-members {others} times, so that these scores would tell the doses apart (leave "
+        "shadows.twin_dose out, and have rows enough)"
+    )
+    named = {f"{PREFIX}{score}{ending}" for score in ONLINE for ending in ("", ENDING)}
+    return [each for each in readings if each.measure not in named], (told,)
 
 
 def save_membership(
@@ -134,7 +141,8 @@ def save_membership(
     Raises:
         StorageError: it cannot be written.
     """
-    result = membership_result(readings, spec.membership.fprs, spec.rules.confidence)
+    doses = None if scores is None else {each.canary: each.shadow_dose for each in scores.records}
+    result = membership_result(readings, spec.membership.fprs, spec.rules.confidence, doses)
     notes = MembershipNotes(scores=()) if measure is None else measure.notes
     if scores is not None:
         taken = {cell.score for cell in result.cells}

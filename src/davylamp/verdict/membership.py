@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from davylamp.errors import RunFolderError
+from davylamp.measures.shadow_results import ONLINE
 from davylamp.secrets import stream
 from davylamp.verdict.membership_model import Halves, MembershipCell, MembershipComparison, MembershipResult
 from davylamp.verdict.roc import OperatingPoint, auc, operating_point, roc
@@ -31,13 +32,28 @@ class _Arm:
     halves: Halves
     doses: NDArray[np.int64]
     values: Mapping[tuple[str, str], tuple[Array, Array]]
+    null_doses: NDArray[np.int64] | None = None
 
-    def split(self, outside: Array) -> tuple[Array, Array]:
-        """Scores of the non-members that thresholds are chosen on, and of the others."""
-        return outside[: len(self.halves.choosing)], outside[len(self.halves.choosing) :]
+    def like(self, key: tuple[str, str], dose: int | None) -> NDArray[np.bool_]:
+        """Which non-members stand against members of a dose; see ``null_doses`` of :func:`membership_result`."""
+        every = np.ones(len(self.halves.choosing) + len(self.halves.realising), dtype=bool)
+        if dose is None or self.null_doses is None or key[0] not in ONLINE:
+            return every
+        return np.asarray(self.null_doses == dose)
+
+    def split(self, outside: Array, like: NDArray[np.bool_] | None = None) -> tuple[Array, Array]:
+        """Scores of the non-members that thresholds are chosen on, and of the others; of some non-members only."""
+        first = np.arange(outside.size) < len(self.halves.choosing)
+        kept = np.ones(outside.size, dtype=bool) if like is None else like
+        return outside[first & kept], outside[~first & kept]
 
 
-def membership_result(readings: pl.DataFrame, fprs: Sequence[float], confidence: float = 0.95) -> MembershipResult:
+def membership_result(
+    readings: pl.DataFrame,
+    fprs: Sequence[float],
+    confidence: float = 0.95,
+    null_doses: Mapping[str, int] | None = None,
+) -> MembershipResult:
     """What each membership score tells of one model.
 
     Members are the focus canaries, non-members the twins and further non-members of the same arm. A half of them, drawn
@@ -48,13 +64,17 @@ def membership_result(readings: pl.DataFrame, fprs: Sequence[float], confidence:
             begins with ``membership_`` are read.
         fprs: false-positive rates, each above 0 and below 1.
         confidence: of every interval, in (0, 1).
+        null_doses: occurrences of each non-member in the shadows that hold it. A score that compares with those shadows
+            is the lower for a non-member the more often it stood there, whatever the audited model gives away: so a
+            dose's members are held against the non-members of the same dose, and all members against all where
+            non-members have the doses in the same proportions. A dose without non-members has no cell.
 
     Raises:
         InputError: a rate or the confidence is outside its range, or a score is NaN.
         RunFolderError: there is no membership reading, an arm lacks members or non-members, or a canary lacks a score
             that others have: none is left out silently.
     """
-    seed, arms = _arms(readings)
+    seed, arms = _arms(readings, null_doses)
     cells: list[MembershipCell] = []
     compared: list[MembershipComparison] = []
     sentences: list[str] = []
@@ -62,9 +82,10 @@ def membership_result(readings: pl.DataFrame, fprs: Sequence[float], confidence:
         for (score, span), (inside, outside) in arm.values.items():
             for dose in (None, *sorted({int(each) for each in arm.doses})):
                 chosen = inside if dose is None else inside[arm.doses == dose]
-                cells.append(_cell(arm, dose, (score, span), chosen, outside, fprs, confidence))
+                if arm.like((score, span), dose).any():
+                    cells.append(_cell(arm, dose, (score, span), chosen, outside, fprs, confidence))
         compared += _comparisons(arm, fprs, confidence)
-        sentences += _underpowered(arm, cells[-1].points)
+        sentences += _underpowered(arm, next(cell for cell in cells if cell.arm == arm.name).points)
     return MembershipResult(
         seed=seed,
         confidence=confidence,
@@ -128,7 +149,9 @@ def _cell(
     fprs: Sequence[float],
     confidence: float,
 ) -> MembershipCell:
-    choosing, realising = arm.split(outside)
+    like = arm.like(key, dose)
+    choosing, realising = arm.split(outside, like)
+    outside = outside[like]
     return MembershipCell(
         arm=arm.name,
         dose=dose,
@@ -184,7 +207,7 @@ def _underpowered(arm: _Arm, points: Sequence[OperatingPoint]) -> Iterator[str]:
             )
 
 
-def _arms(readings: pl.DataFrame) -> tuple[int, list[_Arm]]:
+def _arms(readings: pl.DataFrame, null_doses: Mapping[str, int] | None = None) -> tuple[int, list[_Arm]]:
     frame = readings.filter(pl.col("measure").str.starts_with(PREFIX))
     if frame.is_empty():
         raise RunFolderError("there is no membership reading: audit with membership among the measures")
@@ -196,12 +219,12 @@ def _arms(readings: pl.DataFrame) -> tuple[int, list[_Arm]]:
         span=pl.when(pl.col("measure").str.ends_with(ENDING)).then(pl.lit("secret")).otherwise(pl.lit("record")),
     )
     return int(seeds[0]), [
-        _arm(str(name), part, int(seeds[0]))
+        _arm(str(name), part, int(seeds[0]), null_doses)
         for (name,), part in named.sort("arm").group_by(["arm"], maintain_order=True)
     ]
 
 
-def _arm(name: str, frame: pl.DataFrame, seed: int) -> _Arm:
+def _arm(name: str, frame: pl.DataFrame, seed: int, null_doses: Mapping[str, int] | None) -> _Arm:
     canaries = frame.select("canary", "role", "dose").unique().sort("canary")
     members = canaries.filter(pl.col("role") == "focus")
     others = canaries.filter(pl.col("role").is_in(["twin", "nonmember"]))["canary"].to_list()
@@ -222,4 +245,6 @@ def _arm(name: str, frame: pl.DataFrame, seed: int) -> _Arm:
             raise RunFolderError(f"membership score {score} ({span}) of arm {name!r} {what}: audit again")
         all_values = np.asarray([found[canary] for canary in asked], dtype=np.float64)
         values[str(score), str(span)] = (all_values[: len(members)], all_values[len(members) :])
-    return _Arm(name, halves, members["dose"].to_numpy(), values)
+    order = [*halves.choosing, *halves.realising]
+    stood = None if null_doses is None else np.array([null_doses.get(canary, 0) for canary in order], dtype=np.int64)
+    return _Arm(name, halves, members["dose"].to_numpy(), values, stood)
