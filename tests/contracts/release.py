@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from davylamp.errors import ScoringError
-from davylamp.release.base import Access, Decoding, PrefixError, Release, TreeRelease
+from davylamp.release.base import Access, Decoding, PrefixError, Release, TokenRelease, TreeRelease
 from davylamp.release.tree import TokenTree
 from davylamp.scoring.ranks import TIE_MARGIN
 
@@ -103,6 +103,46 @@ class ReleaseContract:
         expected = self.expected(oracle, prefix, continuation) - self.expected(oracle, marked, continuation)
         if np.abs(expected).max() > 10 * self.tolerance:
             assert np.abs(without - with_begin).max() > self.tolerance
+
+    def test_token_answers_are_those_of_whole_rows(self, release: Release, oracle: Oracle) -> None:
+        if not isinstance(release, TokenRelease):
+            pytest.skip("this release reduces no rows itself")
+        places = [range(index % 2, 2) for index in range(len(self.prefixes))]
+        answers = dict(release.token_answers(self.prefixes, self.continuations, moments=True, rows=places))
+        assert sorted(answers) == list(range(len(self.prefixes)))
+        for i, (prefix, continuation) in enumerate(zip(self.prefixes, self.continuations, strict=True)):
+            answer, rows = answers[i], oracle([*prefix, *continuation])[len(prefix) - 1 : -1]
+            means = (np.exp(rows) * rows).sum(axis=1)
+            deviations = np.sqrt((np.exp(rows) * (rows - means[:, None]) ** 2).sum(axis=1))
+            chosen = rows[np.arange(len(rows)), continuation]
+            np.testing.assert_allclose(answer.logprobs, chosen, atol=self.tolerance)
+            # A row that errs by a tolerance moves its mean and deviation by up to as much times 1 + the spread, some 5.
+            np.testing.assert_allclose(answer.means, means, atol=10 * self.tolerance)
+            np.testing.assert_allclose(answer.deviations, deviations, atol=10 * self.tolerance)
+            assert answer.rows is not None
+            np.testing.assert_allclose(answer.rows, rows[list(places[i])], atol=self.tolerance)
+            np.testing.assert_allclose(logsumexp(answer.rows, axis=1), 0, atol=1e-9)
+            at = list(places[i])
+            assert answer.logprobs[at] == pytest.approx(answer.rows[np.arange(len(at)), np.asarray(continuation)[at]])
+
+    def test_token_answers_do_not_depend_on_their_company(self, release: Release) -> None:
+        if not isinstance(release, TokenRelease):
+            pytest.skip("this release reduces no rows itself")
+        together = dict(release.token_answers(self.prefixes, self.continuations, moments=True))
+        for i, pair in enumerate(zip(self.prefixes, self.continuations, strict=True)):
+            ((_, alone),) = release.token_answers([pair[0]], [pair[1]], moments=True)
+            assert together[i].rows is None
+            np.testing.assert_allclose(together[i].logprobs, alone.logprobs, atol=self.tolerance)
+            np.testing.assert_allclose(together[i].means, alone.means, atol=10 * self.tolerance)
+            np.testing.assert_allclose(together[i].deviations, alone.deviations, atol=10 * self.tolerance)
+
+    def test_texts_with_one_beginning_are_scored_as_whole_texts(self, release: Release, oracle: Oracle) -> None:
+        beginnings = [self.sequence(30, 6), self.sequence(40, 7)]
+        prefixes = [[*beginnings[index % 2], *self.sequence(1, index)] for index in range(14)]
+        continuations = [self.sequence(1 + index, 8) for index in range(14)]
+        answers = release.logprobs(prefixes, continuations)
+        for answer, prefix, continuation in zip(answers, prefixes, continuations, strict=True):
+            np.testing.assert_allclose(answer, self.expected(oracle, prefix, continuation), atol=self.tolerance)
 
     def test_trees_score_as_sequences_do(self, release: Release) -> None:
         if not isinstance(release, TreeRelease):

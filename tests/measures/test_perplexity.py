@@ -75,9 +75,9 @@ def test_measures_that_share_a_scorer_score_each_record_once(manifest):
     passes = []
 
     class Counted(LocalRelease):
-        def rows_along(self, prefix, continuation):
-            passes.append((*prefix, *continuation))
-            return super().rows_along(prefix, continuation)
+        def token_answers(self, prefixes, continuations, **asked):
+            passes.extend((*prefix, *each) for prefix, each in zip(prefixes, continuations, strict=True))
+            return super().token_answers(prefixes, continuations, **asked)
 
         def logprobs(self, prefixes, continuations):
             passes.extend((*prefix, *each) for prefix, each in zip(prefixes, continuations, strict=True))

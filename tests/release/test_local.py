@@ -281,7 +281,13 @@ def test_a_reply_ends_before_the_end_of_text() -> None:
     assert LocalRelease(model, tiny_tokenizer(), "tiny").generate([prompt, prompt[:3]], Decoding(4))[0] == expected
 
 
+def scored(release: LocalRelease, prefixes: Any, **asked: Any) -> None:
+    list(release.token_answers(prefixes, [[9, 8]] * len(prefixes), **asked))
+
+
 BROKEN_CALLS = {
+    "token_answers": lambda release, prefixes: scored(release, prefixes, moments=True),
+    "rows": lambda release, prefixes: scored(release, prefixes, rows=[(0, 1)] * len(prefixes)),
     "logprobs": lambda release, prefixes: release.logprobs(prefixes, [[9, 8]] * len(prefixes)),
     "conditionals": lambda release, prefixes: release.conditionals(prefixes),
     "tree_logprobs": lambda release, prefixes: release.tree_logprobs(prefixes, [random_tree(1)] * len(prefixes)),
@@ -326,11 +332,56 @@ def test_memory_bounds_the_logits_of_a_pass() -> None:
         prefixes = [ReleaseContract().sequence(10, seed) for seed in range(30)]
         release.logprobs(prefixes, prefixes)
         release.conditionals(prefixes)
+        list(release.token_answers(prefixes, prefixes, moments=True))
+        release.logprobs([[*prefixes[0] * 3, 9]] * 30, prefixes)
         release.tree_logprobs(prefixes[:4], [random_tree(seed, 200) for seed in range(4)])
     finally:
         hook.remove()
     assert max(sizes) <= memory
     assert len(sizes) > 10
+
+
+def test_a_beginning_that_many_share_is_read_once() -> None:
+    model = tiny_model()
+    read: list[int] = []
+    hook = model.register_forward_pre_hook(lambda _, args, __: read.append(args[0].numel()), with_kwargs=True)
+    beginning, ends = ReleaseContract().sequence(60, 1), [ReleaseContract().sequence(9, seed) for seed in range(20)]
+    try:
+        release = LocalRelease(model, tiny_tokenizer(), "tiny")
+        for seed in range(2):
+            release.logprobs([[*beginning, 10 + seed + at] for at in range(20)], ends)
+            # Once, then the last token of each prefix and all but the last of each continuation; the first time also
+            # one text whole and once more after the beginning, to compare the two ways.
+            assert sum(read) == 60 + 20 * 9 + (0 if seed else 69 + 9)
+            read.clear()
+        release.logprobs([[*beginning, 10], [*beginning, 11]], ends[:2])
+        assert sum(read) == 2 * 69
+    finally:
+        hook.remove()
+
+
+def test_a_beginning_that_a_model_does_not_read_on_from_is_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    model = model_of("llama")
+    beginning, ends = ReleaseContract().sequence(40, 1), [ReleaseContract().sequence(6, seed) for seed in range(8)]
+    prefixes = [[*beginning, 10 + at] for at in range(8)]
+    expected = LocalRelease(model, tiny_tokenizer(), "tiny").logprobs(prefixes, ends)
+
+    def forgetful(_: Any, args: Any, asked: dict[str, Any]) -> Any:
+        # As a model would whose window is shorter than what it is told.
+        if (cache := asked.get("cache")) is not None and cache.get_seq_length():
+            for layer in cache.layers:
+                layer.values[:, :, :20] = 0
+        return args, asked
+
+    hook = model.register_forward_pre_hook(forgetful, with_kwargs=True)
+    try:
+        with caplog.at_level(logging.WARNING):
+            answers = LocalRelease(model, tiny_tokenizer(), "tiny").logprobs(prefixes, ends)
+    finally:
+        hook.remove()
+    assert "reads on from a beginning otherwise" in caplog.text
+    for answer, whole in zip(answers, expected, strict=True):
+        np.testing.assert_allclose(answer, whole, atol=TOLERANCE)
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -389,6 +440,17 @@ def test_an_architecture_that_cannot_be_packed_is_scored_by_sequences(other: Any
             path = tree.tokens[tree.path(node)].tolist()
             rows = plainly(other, [*prefix, *path])[len(prefix) - 1 : -1]
             assert totals[node] == pytest.approx(rows[np.arange(len(path)), path].sum(), abs=TOLERANCE)
+
+
+def test_other_architectures_score_texts_with_one_beginning_as_whole_texts(other: Any) -> None:
+    release = LocalRelease(other, tiny_tokenizer(), "tiny")
+    beginning = ReleaseContract().sequence(30, 1)
+    prefixes = [[*beginning, 10 + at] for at in range(6)]
+    ends = [ReleaseContract().sequence(2 + at, 2) for at in range(6)]
+    answers = dict(release.token_answers(prefixes, ends, moments=True))
+    for i, (prefix, end) in enumerate(zip(prefixes, ends, strict=True)):
+        rows = plainly(other, [*prefix, *end])[len(prefix) - 1 : -1]
+        np.testing.assert_allclose(answers[i].logprobs, rows[np.arange(len(end)), end], atol=TOLERANCE)
 
 
 def test_greedy_decoding_of_other_architectures_does_not_depend_on_padding(other: Any) -> None:

@@ -37,7 +37,7 @@ def rows_of(ids):
 
 
 class Plain:
-    """The same answers without rows along a text, counted."""
+    """The same answers from a release that reduces no rows itself, counted."""
 
     name = "plain"
     tokenizer = None
@@ -89,13 +89,28 @@ def test_emission_is_the_product_of_filtered_probabilities(release):
             assert scores.emission[scheme] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_release_without_rows_along_a_text_gives_the_same(release):
+def test_a_release_that_reduces_no_rows_gives_the_same(release):
     scorer = TokenScorer([Scheme(0.7, 50)], moments=True)
     plain = Plain(release, Access.CONDITIONALS)
     for ours, theirs in zip(scorer.score(release, RECORDS), scorer.score(plain, RECORDS), strict=True):
         assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
         assert ours.deviations == pytest.approx(theirs.deviations, abs=1e-3)
         assert ours.emission == pytest.approx(dict(theirs.emission), abs=1e-4)
+
+
+def test_a_release_that_reduces_rows_is_asked_once_for_all_records():
+    asked = []
+
+    class Counted(LocalRelease):
+        def token_answers(self, prefixes, continuations, **more):
+            asked.append((len(prefixes), more["moments"], more["rows"]))
+            return super().token_answers(prefixes, continuations, **more)
+
+    release = Counted(tiny_model("llama"), tiny_tokenizer(), "counted")
+    TokenScorer(moments=True).score(release, RECORDS)
+    TokenScorer([Scheme()]).score(release, [*RECORDS, RECORDS[0]])
+    # Whole rows of the secrets' tokens alone, which schemes filter.
+    assert asked == [(3, True, None), (3, False, [range(3, 6), range(0, 3), range(59, 63)])]
 
 
 def test_a_record_is_scored_once_for_each_release(release):

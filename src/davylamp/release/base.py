@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -137,6 +137,51 @@ class TreeRelease(Protocol):
 
         Nodes whose total is more than ``margin`` nats below that of the target are not read on: log-probabilities
         only fall along a path, so that nothing below them can outrank or tie with the target.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenAnswer:
+    """What a release says of the tokens of one continuation.
+
+    Attributes:
+        logprobs: log-probability in nats of each token after all before it, shape (tokens,).
+        means: mean over the vocabulary of the log-probability under the release's own distribution (minus its entropy)
+            where each token was drawn, in nats, shape (tokens,); none if not asked for.
+        deviations: standard deviation of the same, in nats, shape (tokens,); none if not asked for.
+        rows: log-probabilities in nats of every token at the places asked for, shape (places, vocabulary); none if
+            there are no such places.
+    """
+
+    logprobs: NDArray[np.float64]
+    means: NDArray[np.float64] | None = None
+    deviations: NDArray[np.float64] | None = None
+    rows: NDArray[np.float64] | None = None
+
+
+@runtime_checkable
+class TokenRelease(Protocol):
+    """A release that reduces whole rows where they are made, for many texts together."""
+
+    def token_answers(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        continuations: Sequence[Sequence[int]],
+        *,
+        moments: bool = False,
+        rows: Sequence[Sequence[int]] | None = None,
+    ) -> Iterator[tuple[int, TokenAnswer]]:
+        """What :meth:`Release.logprobs` gives, and more, of each continuation; each with its index, in any order.
+
+        Args:
+            prefixes: token ids, none empty.
+            continuations: token ids, as many as prefixes.
+            moments: also give means and deviations.
+            rows: places in each continuation (0 is its first token) at which whole rows are wanted.
+
+        Raises:
+            PrefixError: as for :meth:`Release.logprobs`.
         """
         ...
 

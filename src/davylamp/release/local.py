@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import GenerationConfig, LogitsProcessorList
+from transformers import GenerationConfig
 
 from davylamp.errors import ScoringError
-from davylamp.release.answers import PATHS, FiniteLogits, agrees, check_finite
-from davylamp.release.base import Access, Decoding, PrefixError
+from davylamp.release.answers import PATHS, agrees, check_finite
+from davylamp.release.base import Access, Decoding, PrefixError, TokenAnswer
+from davylamp.release.batches import batches, pad
 from davylamp.release.cascade import Cascade
+from davylamp.release.generating import configured, continued
 from davylamp.release.opened import OpenedPrefix
 from davylamp.release.plain import PlainPrefix
 from davylamp.release.reading import by_sequences, read_trees
+from davylamp.release.sequences import Sequences
 from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView
 
@@ -60,6 +63,9 @@ class LocalRelease:
         self._trees = Cascade(self._base, memory)
         self._fast = self._trees.supported
         self._proven = 0
+        self._sequences = Sequences(
+            model, self._base, self._pad, self._answering, name, memory, shares=self._trees.supported
+        )
         # A checkpoint's own sampling defaults would silently fill whatever a request leaves open.
         self._base.generation_config = GenerationConfig()
 
@@ -105,22 +111,38 @@ class LocalRelease:
             PrefixError: a prefix is empty, a sequence is longer than the model's context, or an answer is not
                 finite.
         """
+        return self._logprobs(prefixes, continuations)
+
+    def _logprobs(
+        self, prefixes: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]], share: bool = True
+    ) -> list[NDArray[np.float64]]:
         self._check(prefixes, [len(p) + len(c) for p, c in zip(prefixes, continuations, strict=True)])
-        results: list[NDArray[np.float64]] = [np.empty(0)] * len(prefixes)
-        order = sorted(range(len(prefixes)), key=lambda i: len(prefixes[i]) + len(continuations[i]))
-        for batch in self._batches(order, [len(p) + len(c) for p, c in zip(prefixes, continuations, strict=True)]):
-            ids, mask = self._pad([[*prefixes[i], *continuations[i]] for i in batch])
-            first = min(len(prefixes[i]) for i in batch) - 1
-            with self._answering():
-                logits = self._model(ids, attention_mask=mask, logits_to_keep=ids.shape[1] - first).logits.float()
-                totals = torch.logsumexp(logits, dim=-1)
-                for row, i in enumerate(batch):
-                    start, count = len(prefixes[i]) - 1 - first, len(continuations[i])
-                    targets = torch.tensor(list(continuations[i]), device=self._device, dtype=torch.long)
-                    chosen = logits[row, start : start + count].gather(1, targets[:, None])[:, 0]
-                    results[i] = (chosen - totals[row, start : start + count]).double().cpu().numpy()
-                    check_finite(results[i], i, self._name)
-        return results
+        answers = dict(self._sequences.read(prefixes, continuations, share=share))
+        return [answers[i].logprobs for i in range(len(prefixes))]
+
+    def _plainly(
+        self, prefixes: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
+    ) -> list[NDArray[np.float64]]:
+        """Log-probabilities of whole sequences, to hold other ways of reading against."""
+        return self._logprobs(prefixes, continuations, share=False)
+
+    def token_answers(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        continuations: Sequence[Sequence[int]],
+        *,
+        moments: bool = False,
+        rows: Sequence[Sequence[int]] | None = None,
+    ) -> Iterator[tuple[int, TokenAnswer]]:
+        """What :meth:`logprobs` gives, and more, of each continuation, from passes over many texts at once.
+
+        See :meth:`davylamp.release.base.TokenRelease.token_answers`.
+
+        Raises:
+            PrefixError: as for :meth:`logprobs`.
+        """
+        self._check(prefixes, [len(p) + len(c) for p, c in zip(prefixes, continuations, strict=True)])
+        return self._sequences.read(prefixes, continuations, moments=moments, rows=rows)
 
     def conditionals(self, prefixes: Sequence[Sequence[int]]) -> NDArray[np.float64]:
         """Log-probabilities in nats of every next token, shape (prefixes, vocabulary).
@@ -130,8 +152,9 @@ class LocalRelease:
         """
         self._check(prefixes, [len(p) for p in prefixes])
         rows: list[NDArray[np.float64]] = [np.empty(0)] * len(prefixes)
-        order = sorted(range(len(prefixes)), key=lambda i: len(prefixes[i]))
-        for batch in self._batches(order, [len(p) for p in prefixes]):
+        lengths = [len(p) for p in prefixes]
+        order = sorted(range(len(prefixes)), key=lengths.__getitem__)
+        for batch in batches(order, lengths, self._costs(lengths), self._memory):
             ids, mask = self._pad([prefixes[i] for i in batch])
             lasts = torch.tensor([len(prefixes[i]) - 1 for i in batch], device=self._device)
             kept, places = torch.unique(lasts, return_inverse=True)
@@ -143,27 +166,6 @@ class LocalRelease:
                 rows[i] = answer[row].cpu().numpy()
                 check_finite(rows[i], i, self._name)
         return np.stack(rows) if rows else np.empty((0, self._vocabulary))
-
-    def rows_along(self, prefix: Sequence[int], continuation: Sequence[int]) -> Iterator[NDArray[np.float64]]:
-        """Log-probabilities in nats of every token at the place of each token of a continuation, from one pass.
-
-        Yields:
-            Blocks of rows in order, shape (rows, vocabulary), so that a long text needs its logits only.
-
-        Raises:
-            PrefixError: the prefix is empty, both are longer than the model's context, or an answer is not finite.
-        """
-        self._check([prefix], [len(prefix) + len(continuation)])
-        if not continuation:
-            return
-        ids, mask = self._pad([[*prefix, *continuation[:-1]]])
-        with self._answering():
-            logits = self._model(ids, attention_mask=mask, logits_to_keep=len(continuation)).logits[0]
-        for block in logits.split(max(1, self._memory // (32 * self._vocabulary))):
-            wide = block.double()
-            rows = (wide - torch.logsumexp(wide, dim=-1, keepdim=True)).cpu().numpy()
-            check_finite(rows, 0, self._name)
-            yield rows
 
     def tree_logprobs(self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> list[NDArray[np.float64]]:
         """For each tree, the summed log-probability in nats of the path to each of its nodes.
@@ -181,7 +183,7 @@ class LocalRelease:
         if self._fast and prefixes:
             results = [scores.totals for scores in self._read(prefixes, trees)]
             longest = max(range(len(prefixes)), key=lambda i: len(prefixes[i]))
-            if agrees(results[longest], prefixes[longest], trees[longest], self.logprobs, self._base.dtype):
+            if agrees(results[longest], prefixes[longest], trees[longest], self._plainly, self._base.dtype):
                 for i, totals in enumerate(results):
                     check_finite(totals, i, self._name)
                 return results
@@ -191,7 +193,7 @@ class LocalRelease:
                 self._name,
                 self._base.config.model_type,
             )
-        return [by_sequences(self.logprobs, i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
+        return [by_sequences(self._plainly, i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
 
     def tree_ranks(
         self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree], targets: Sequence[int], margin: float
@@ -219,7 +221,7 @@ class LocalRelease:
                 self._proven = len(prefixes[longest])
         if not self._fast:
             pairs = enumerate(zip(prefixes, trees, strict=True))
-            totals = [by_sequences(self.logprobs, i, prefix, tree) for i, (prefix, tree) in pairs]
+            totals = [by_sequences(self._plainly, i, prefix, tree) for i, (prefix, tree) in pairs]
             counts = [len(tree.internal) for tree in trees]
             return [TreeScores(*each) for each in zip(totals, counts, counts, strict=True)]
         scores = self._read(prefixes, trees, targets, margin)
@@ -269,38 +271,17 @@ class LocalRelease:
         """
         lengths = [len(p) + decoding.max_new_tokens for p in prompts]
         self._check(prompts, lengths)
-        pad = self._pad_id()
-        stops = self._stop_ids()
-        sampling = (
-            {"temperature": decoding.temperature, "top_k": decoding.top_k, "top_p": decoding.top_p}
-            if decoding.temperature > 0
-            else {}
-        )
-        config = GenerationConfig(
-            max_new_tokens=decoding.max_new_tokens,
-            do_sample=bool(sampling),
-            num_beams=1,
-            repetition_penalty=1.0,
-            pad_token_id=pad,
-            eos_token_id=stops or None,
-            **sampling,
-        )
+        config = configured(decoding, self._pad_id(), self._stop_ids())
         results: list[list[int]] = [[]] * len(prompts)
-        for batch in self._batches(sorted(range(len(prompts)), key=lambda i: len(prompts[i])), lengths, self._stateful):
-            ids, mask = self._pad([prompts[i] for i in batch], left=True)
-            with self._answering(), torch.random.fork_rng():
-                # Mixed, not added: a neighbour's batch under the next seed must not draw the same numbers.
-                mixed = np.random.SeedSequence([decoding.seed, batch[0]]).generate_state(1, np.uint64)
-                torch.manual_seed(int(mixed[0]))
-                made = self._model.generate(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    generation_config=config,
-                    logits_processor=LogitsProcessorList([FiniteLogits(batch, self._name)]),
-                )
-            for row, i in zip(made[:, ids.shape[1] :].tolist(), batch, strict=True):
-                end = next((at for at, token in enumerate(row) if token in stops), len(row))
-                results[i] = row[:end]
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        # A state runs through padding as through text, so that there only rows of one length share a batch.
+        one_length = bool(getattr(self._base, "_is_stateful", False))
+        for batch in batches(order, lengths, self._costs(lengths), self._memory, one_length=one_length):
+            padded = self._pad([prompts[i] for i in batch], left=True)
+            with self._answering():
+                said = continued(self._model, padded, config, batch, decoding.seed, self._name)
+            for i, tokens in zip(batch, said, strict=True):
+                results[i] = tokens
         return results
 
     @contextlib.contextmanager
@@ -326,37 +307,16 @@ class LocalRelease:
         limit: int | None = getattr(self._base.config.get_text_config(), "max_position_embeddings", None)
         return limit
 
-    @property
-    def _stateful(self) -> bool:
-        """Whether a state runs through padding as through text, so that only rows of one length share a batch."""
-        return bool(getattr(self._base, "_is_stateful", False))
-
-    def _batches(self, order: Sequence[int], lengths: Sequence[int], one_length: bool = False) -> Iterator[list[int]]:
-        """Batches of neighbours in ``order`` (ascending length) whose logits fit the memory allowed."""
-        row = 8 * self._vocabulary
-        batch: list[int] = []
-        for i in order:
-            full = (len(batch) + 1) * lengths[i] * row > self._memory
-            if batch and (full or (one_length and lengths[i] != lengths[batch[0]])):
-                yield batch
-                batch = []
-            batch.append(i)
-        if batch:
-            yield batch
+    def _costs(self, lengths: Sequence[int]) -> list[int]:
+        """Bytes of the logits of rows, and of their copy in float32."""
+        return [8 * self._vocabulary * length for length in lengths]
 
     @property
     def _vocabulary(self) -> int:
         return int(self._base.config.get_text_config().vocab_size)
 
     def _pad(self, rows: Sequence[Sequence[int]], left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        width = max(len(row) for row in rows)
-        ids = torch.full((len(rows), width), self._pad_id(), dtype=torch.long)
-        mask = torch.zeros((len(rows), width), dtype=torch.long)
-        for index, row in enumerate(rows):
-            place = slice(width - len(row), width) if left else slice(0, len(row))
-            ids[index, place] = torch.tensor(list(row), dtype=torch.long)
-            mask[index, place] = 1
-        return ids.to(self._device), mask.to(self._device)
+        return pad(rows, self._pad_id(), self._device, left=left)
 
     def _pad_id(self) -> int:
         for token in (self._tokenizer.pad_token_id, self._tokenizer.eos_token_id):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from davylamp.errors import ScoringError
-from davylamp.release.base import Access, PrefixError, Release, require
+from davylamp.release.base import Access, PrefixError, Release, TokenRelease, require
 from davylamp.scoring.tokens_decoding import Scheme
 
 Array = NDArray[np.float64]
 ROWS_AT_ONCE = 32
-"""Rows that are asked for together, where a release gives them one by one."""
+"""Rows that are asked for together, where a release reduces none itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +89,6 @@ class TokenScores:
         return math.exp(mean) if mean < 709 else math.inf
 
 
-@runtime_checkable
-class RowsAlong(Protocol):
-    """A release that gives the rows along a text from one pass."""
-
-    def rows_along(self, prefix: Sequence[int], continuation: Sequence[int]) -> Iterator[Array]:
-        """Whole rows at the place of each token of a continuation, in order, in blocks (rows, vocabulary).
-
-        Log-probabilities in nats.
-        """
-        ...
-
-
 class TokenScorer:
     """Scores each record once for each release, whatever the number of measures that read it."""
 
@@ -133,42 +120,69 @@ class TokenScorer:
             _check(record)
         rows = bool(self._schemes) or self._moments
         require(release, "scoring tokens", Access.CONDITIONALS if rows else Access.LOGPROBS)
-        if rows:
-            for key, record in new.items():
-                self._kept[key] = self._by_rows(release, record)
+        if rows and isinstance(release, TokenRelease):
+            made = self._by_answers(release, list(new.values()))
+        elif rows:
+            made = [self._by_rows(release, record) for record in new.values()]
         else:
-            for key, scores in zip(new, _by_logprobs(release, list(new.values())), strict=True):
-                self._kept[key] = scores
+            made = _by_logprobs(release, list(new.values()))
+        self._kept |= zip(new, made, strict=True)
         return [self._kept[key] for key in keys]
 
+    def _by_answers(self, release: TokenRelease, records: Sequence[SecretTokens]) -> list[TokenScores]:
+        # A record's first token is its prefix, so that places in the continuation are one less.
+        places = [range(record.secret[0] - 1, record.secret[1] - 1) for record in records] if self._schemes else None
+        made: dict[int, TokenScores] = {}
+        try:
+            for at, answer in release.token_answers(
+                [record.ids[:1] for record in records],
+                [record.ids[1:] for record in records],
+                moments=self._moments,
+                rows=places,
+            ):
+                rows = np.empty((0, 0)) if answer.rows is None else answer.rows
+                moments = (answer.means, answer.deviations)
+                made[at] = self._scores(records[at], answer.logprobs, moments, rows)
+        except PrefixError as error:
+            raise ScoringError(f"canary {records[error.index].name}: {error}") from error
+        return [made[at] for at in range(len(records))]
+
     def _by_rows(self, release: Release, record: SecretTokens) -> TokenScores:
+        """From the rows that a release gives one by one."""
         ids = np.asarray(record.ids)
         logprobs, means, deviations = (np.empty(len(ids) - 1) for _ in range(3))
-        emission = dict.fromkeys(self._schemes, 0.0)
-        at = 0
+        first, last = (edge - 1 for edge in record.secret)
+        kept = []
         try:
-            for rows in _rows_along(release, record.ids[:1], record.ids[1:]):
-                place = slice(at, at + len(rows))
-                targets = ids[at + 1 : at + 1 + len(rows)]
-                logprobs[place] = np.minimum(rows[np.arange(len(rows)), targets], 0.0)
+            for begin in range(0, len(ids) - 1, ROWS_AT_ONCE):
+                end = min(begin + ROWS_AT_ONCE, len(ids) - 1)
+                rows = release.conditionals([record.ids[: at + 1] for at in range(begin, end)])
+                logprobs[begin:end] = rows[np.arange(len(rows)), ids[begin + 1 : end + 1]]
                 if self._moments:
-                    means[place], deviations[place] = _moments(rows)
-                first, last = (max(0, min(len(rows), edge - 1 - at)) for edge in record.secret)
-                if first < last:
-                    for scheme in self._schemes:
-                        drawn = scheme.apply(rows[first:last])[np.arange(last - first), targets[first:last]]
-                        emission[scheme] += float(drawn.sum())
-                at += len(rows)
+                    means[begin:end], deviations[begin:end] = _moments(rows)
+                kept.append(rows[max(0, first - begin) : max(0, last - begin)])
         except PrefixError as error:
             raise ScoringError(f"canary {record.name}: {error}") from error
+        moments = (means, deviations) if self._moments else (None, None)
+        return self._scores(record, logprobs, moments, np.concatenate(kept))
+
+    def _scores(
+        self, record: SecretTokens, logprobs: Array, moments: tuple[Array | None, Array | None], rows: Array
+    ) -> TokenScores:
+        """Scores of a record.
+
+        Args:
+            record: the record.
+            logprobs: of all its tokens but the first.
+            moments: means and deviations at the same places, if they are kept.
+            rows: whole rows at the secret's places, if there are schemes.
+        """
+        targets = list(record.secret_ids)
+        # A scheme at a time: its filtered rows are as large as the rows themselves.
+        emission = {each: float(each.apply(rows)[np.arange(len(rows)), targets].sum()) for each in self._schemes}
+        span = (1, len(record.ids))
         return TokenScores(
-            record.ids,
-            logprobs,
-            record.secret,
-            (1, len(ids)),
-            means if self._moments else None,
-            deviations if self._moments else None,
-            MappingProxyType(emission),
+            record.ids, np.minimum(logprobs, 0.0), record.secret, span, *moments, MappingProxyType(emission)
         )
 
 
@@ -192,15 +206,6 @@ def _by_logprobs(release: Release, records: Sequence[SecretTokens]) -> list[Toke
         TokenScores(record.ids, np.minimum(values, 0.0), record.secret, (1, len(record.ids)))
         for record, values in zip(records, scored, strict=True)
     ]
-
-
-def _rows_along(release: Release, prefix: Sequence[int], continuation: Sequence[int]) -> Iterator[Array]:
-    if isinstance(release, RowsAlong):
-        yield from release.rows_along(prefix, continuation)
-        return
-    paths = [(*prefix, *continuation[:at]) for at in range(len(continuation))]
-    for start in range(0, len(paths), ROWS_AT_ONCE):
-        yield release.conditionals(paths[start : start + ROWS_AT_ONCE])
 
 
 def _moments(rows: Array) -> tuple[Array, Array]:

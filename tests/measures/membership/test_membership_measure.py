@@ -280,9 +280,9 @@ def test_one_scoring_serves_all_measures(manifest, renderer):
     passes = []
 
     class Counted(LocalRelease):
-        def rows_along(self, prefix, continuation):
-            passes.append((*prefix, *continuation))
-            return super().rows_along(prefix, continuation)
+        def token_answers(self, prefixes, continuations, **asked):
+            passes.extend((*prefix, *each) for prefix, each in zip(prefixes, continuations, strict=True))
+            return super().token_answers(prefixes, continuations, **asked)
 
     release = Counted(tiny_model("gpt2"), tiny_tokenizer(), "counted")
     scorer = TokenScorer(ExtractionSettings().schemes, moments=True)
@@ -293,6 +293,33 @@ def test_one_scoring_serves_all_measures(manifest, renderer):
     assert sorted(passes) == sorted(text.rendered.ids for text in texts(manifest, renderer, asked))
     with pytest.raises(ScoringError, match="keeps no moments"):
         Membership(manifest, renderer, settings, TokenScorer()).measure(release)
+
+
+def test_copies_and_records_after_shots_are_read_many_at_once(manifest, renderer):
+    calls = []
+
+    class Counted(LocalRelease):
+        def logprobs(self, prefixes, continuations):
+            calls.append(len(prefixes))
+            return super().logprobs(prefixes, continuations)
+
+    model = tiny_model("llama")
+    fed = []
+    hook = model.register_forward_pre_hook(lambda _, args, __: fed.append(args[0].numel()), with_kwargs=True)
+    try:
+        release = Counted(model, tiny_tokenizer(), "counted")
+        frame, _ = measured(manifest, renderer, release, scores=("neighbourhood",), neighbours=3)
+        count = frame["canary"].n_unique()
+        assert calls == [count, 3 * count]
+        fed.clear()
+        _, measure = measured(manifest, renderer, release, scores=("recall",), shots=2)
+    finally:
+        hook.remove()
+    shots = [each for each in manifest.canaries if each.id in measure.notes.shots["a"]]
+    before = sum(len(renderer.render([manifest.trained_record(each)])[0].ids) for each in shots)
+    longest = max(len(text.rendered.ids) for text in texts(manifest, renderer, manifest.canaries))
+    # The shots are read to see that they fit, to be kept, and to compare; and each record alone and after them.
+    assert sum(fed) <= 3 * (before + longest) + 2 * count * longest
 
 
 def test_a_release_that_gives_too_little_is_refused(manifest, renderer):

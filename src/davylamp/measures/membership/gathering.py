@@ -122,9 +122,7 @@ class Gathering:
         if "shots" in self._needs:
             columns["shots"] = self._conditional(release, canaries, found)
         if "neighbours" in self._needs:
-            columns["neighbours"] = [
-                self._neighbours(release, canary, text) for canary, text in zip(canaries, found, strict=True)
-            ]
+            columns["neighbours"] = self._neighbours(release, canaries, found)
         if "gradients" in self._needs:
             columns["gradients"] = [self._gradients(release, text) for text in found]
         return [
@@ -176,7 +174,17 @@ class Gathering:
             for places, values in zip(spans, scored, strict=True)
         ]
 
-    def _neighbours(self, release: Release, canary: Canary, text: Text) -> dict[Span, tuple[Array, ...]]:
+    def _neighbours(
+        self, release: Release, canaries: Sequence[Canary], found: Sequence[Text]
+    ) -> list[dict[Span, tuple[Array, ...]]]:
+        copies = [self._copies(release, canary, text) for canary, text in zip(canaries, found, strict=True)]
+        together = [copy for each in copies for copy in each]
+        # Read once and kept nowhere: there are many times more copies than records.
+        scored = iter(self._per_span(together, TokenScorer().score(release, [copy.tokens for copy in together])))
+        each_spans = [[next(scored) for _ in each] for each in copies]
+        return [{span: tuple(one[span] for one in each) for span in self._settings.spans} for each in each_spans]
+
+    def _copies(self, release: Release, canary: Canary, text: Text) -> list[Text]:
         if self._proposer is None:
             self._proposer = ReleaseProposer(release)
         places = texts.words(self._manifest, canary, text)
@@ -184,7 +192,7 @@ class Gathering:
         usable = [(word, others) for word, others in zip(places, proposed, strict=True) if others]
         if not usable:
             raise ScoringError(f"canary {canary.id}: neighbourhood finds no word of its record to replace")
-        copies = texts.replaced(
+        return texts.replaced(
             self._manifest,
             self._renderer,
             canary,
@@ -192,9 +200,6 @@ class Gathering:
             (self._settings.neighbours, self._settings.replaced),
             stream(self._manifest.plan.seed, "membership neighbours", canary.id),
         )
-        # Read once and kept nowhere: there are many times more copies than records.
-        scored = self._per_span(copies, TokenScorer().score(release, [copy.tokens for copy in copies]))
-        return {span: tuple(each[span] for each in scored) for span in self._settings.spans}
 
     def _gradients(self, release: Release, text: Text) -> dict[Span, float]:
         from davylamp.release.gradients import gradient_norms

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from davylamp.errors import ModelError, ScoringError
-from davylamp.release.base import Access, PrefixError, Release, require
+from davylamp.release.base import Access, PrefixError, Release, TokenRelease, require
 from davylamp.rendering.render import Rendered
-from davylamp.scoring.tokens import RowsAlong
 
 KEPT = 5
 """Words that are kept for each place."""
@@ -49,25 +49,30 @@ class ReleaseProposer:
         """
         require(release, "neighbourhood", Access.CONDITIONALS)
         self._release = release
+        self._said: dict[int, str] = {}
 
     def propose(self, name: str, rendered: Rendered, places: Sequence[tuple[int, int]]) -> list[list[str]]:
         """See :class:`Proposer`."""
         # The first token that holds a character of the word, with the space before it where tokens begin so.
         at = [next(i for i, (_, end) in enumerate(rendered.offsets) if end > start) for start, _ in places]
-        decode = self._release.tokenizer.decode
         found = []
         for (start, end), row in zip(places, self._rows(name, rendered.ids, at), strict=True):
-            likely = np.argsort(-row, kind="stable")[:LOOKED_AT]
-            found.append(_others((str(decode([int(token)])) for token in likely), rendered.text[start:end]))
+            found.append(_others(map(self._says, _likeliest(row)), rendered.text[start:end]))
         return found
+
+    def _says(self, token: int) -> str:
+        if token not in self._said:
+            self._said[token] = str(self._release.tokenizer.decode([token]))
+        return self._said[token]
 
     def _rows(self, name: str, ids: Sequence[int], at: Sequence[int]) -> list[Any]:
         """The rows that tokens were drawn from; uniform for the record's first token, which has nothing before it."""
         inner = sorted({place for place in at if place > 0})
         try:
-            if isinstance(self._release, RowsAlong):
-                rows = [row for block in self._release.rows_along(ids[:1], ids[1:]) for row in block]
-                kept = {place: rows[place - 1] for place in inner}
+            if isinstance(self._release, TokenRelease):
+                wanted = [[place - 1 for place in inner]]
+                ((_, answer),) = self._release.token_answers([ids[:1]], [ids[1:]], rows=wanted)
+                kept = {} if answer.rows is None else dict(zip(inner, answer.rows, strict=True))
             else:
                 kept = dict(zip(inner, self._release.conditionals([ids[:place] for place in inner]), strict=True))
         except PrefixError as error:
@@ -123,6 +128,14 @@ class MaskedProposer:
             likely = torch.topk(row, min(LOOKED_AT, row.numel())).indices.tolist()
             found.append(_others((str(self._tokenizer.decode([token])) for token in likely), text[start:end]))
         return found
+
+
+def _likeliest(row: NDArray[np.float64]) -> list[int]:
+    """The tokens that are looked at, the likeliest first and of equal ones the first."""
+    count = min(LOOKED_AT, row.size)
+    near = np.flatnonzero(row >= np.partition(row, -count)[-count])
+    likely: list[int] = near[np.argsort(-row[near], kind="stable")][:count].tolist()
+    return likely
 
 
 def _others(texts: Any, word: str) -> list[str]:
