@@ -1,12 +1,12 @@
 """Membership scores against the code of two peers on the same records, as ratios in one run; and how well they agree.
 
-    python benchmarks/membership.py [--model smollm2] [--records 200] [--mimir CHECKOUT]
+    python benchmarks/membership.py [--model smollm2] [--records 200] [--runs 5] [--mimir CHECKOUT]
 
-Every tool gives the loss, Min-K% and Min-K%++ of each record (davylamp and MIMIR also zlib), one after the other, on
-one thread, in processor seconds, the best of a few runs. The peers are memaudit, if it is installed
-(``pip install --no-deps memaudit``), and MIMIR (github.com/iamgroot42/mimir), if a checkout is given: its own
-``get_probabilities`` and attack classes are called, and packages that it imports and that these do not use are stood in
-for where they are missing.
+Every tool gives the loss, Min-K% and Min-K%++ of each record (davylamp and MIMIR also zlib) on one thread, in
+processor seconds, the best of a few runs that the tools take in turn. Values that differ by more than 1e-4 stop it.
+The peers are memaudit, if it is installed (``pip install --no-deps memaudit``), and MIMIR
+(github.com/iamgroot42/mimir), if a checkout is given: its own ``get_probabilities`` and attack classes are called,
+and packages that it imports and that these do not use are stood in for where they are missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 SCORES = ("loss", "zlib", "min_k", "min_k_plus_plus")
-RUNS = 3
+AGREEMENT = 1e-4
+"""Nats a token (deviations in Min-K%++) by which a score may differ from a peer's."""
 # Packages that MIMIR imports at its head, with the names that it takes from them.
 UNUSED = {
     "openai": (),
@@ -140,11 +141,11 @@ def mimir(setting: Setting, parts: dict[str, Any]) -> Values:
     return {name: np.asarray(values) for name, values in found.items()}
 
 
-def timed(ways: dict[str, Callable[[], Values]]) -> dict[str, tuple[float, Values]]:
+def timed(ways: dict[str, Callable[[], Values]], runs: int) -> dict[str, tuple[float, Values]]:
     """Least processor seconds of each, the runs of all taken in turn."""
     best = dict.fromkeys(ways, math.inf)
     values: dict[str, Values] = {}
-    for _ in range(RUNS):
+    for _ in range(runs):
         for name, way in ways.items():
             begun = time.process_time()
             values[name] = way()
@@ -157,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--records", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--mimir", help="a checkout of MIMIR")
     chosen = parser.parse_args()
     setting = prepare(chosen.model, chosen.records)
@@ -173,7 +175,7 @@ def main() -> None:
             r.ids for r in setting.records
         ]
         ways["MIMIR"] = lambda: mimir(setting, parts)
-    made = timed(ways)
+    made = timed(ways, chosen.runs)
     own_seconds, own = made["davylamp, all four"]
     print(f"### {chosen.model}, {len(lengths)} records of {lengths.min()} to {lengths.max()} scored tokens\n")
     print("| tool | CPU s | records a second | time against davylamp |")
@@ -189,6 +191,8 @@ def main() -> None:
             gap = np.abs(values - own[score])[same & ~np.isnan(values)]
             largest = f"{gap.max():.1e}" if gap.size else "-"
             print(f"| {peer} | {score} | {gap.size} | {largest} | {np.isnan(values).sum()} |")
+            if gap.size and gap.max() > AGREEMENT:
+                raise SystemExit(f"{score} of {peer} differs from davylamp's by {gap.max():.1e}, above {AGREEMENT}")
 
 
 if __name__ == "__main__":
