@@ -9,6 +9,7 @@ from davylamp.corpora.records import Record
 from davylamp.errors import InputError
 from davylamp.protect.afterwards.sets import Choice, background_rows, chosen_canaries, split_rows, without
 from davylamp.protect.afterwards.spec import UnlearningSpec
+from support.constructions import LINES, PREFIXES, ROWS, scripted_maker
 from support.corpora import small_corpus, small_plan
 
 
@@ -44,6 +45,14 @@ def test_the_background_is_what_holds_no_canary(planted):
     taken = sum(canary.dose for canary in planted.manifest.canaries)
     assert len(rows) == 60 - taken
     assert not any(canary.secret in row.line() for canary in planted.manifest.planted() for row in rows)
+
+
+def test_rows_of_constructions_are_no_background():
+    made = plant(small_corpus(60 + PREFIXES), small_plan(rows=60, constructions=LINES), scripted_maker)
+    rows = background_rows(made.manifest, made.records)
+    taken = sum(canary.dose for canary in made.manifest.canaries)
+    assert len(rows) == len(made.records) - taken - ROWS
+    assert not any(each.secret in row.line() for each in made.manifest.constructions.instances for row in rows)
 
 
 def test_rows_that_hold_a_secret_in_prompt_or_reply_are_left_out():

@@ -60,8 +60,10 @@ def chosen_canaries(manifest: Manifest, choice: Choice) -> list[Canary]:
 
 
 def background_rows(manifest: Manifest, planted: Sequence[Record]) -> list[Record]:
-    """The rows of a planted file that hold no canary, in order."""
+    """The rows of a planted file that hold no canary and no construction, in order."""
     taken = {position for canary in manifest.canaries for position in canary.positions}
+    if manifest.constructions is not None:
+        taken.update(position for each in manifest.constructions.instances for position in each.positions)
     return [record for row, record in enumerate(planted) if row not in taken]
 
 
