@@ -85,6 +85,10 @@ class TrainingError(DavylampError, RuntimeError):
     """Training went wrong (a loss that is not finite, parameters that did not move)."""
 
 
+class PrivacyError(TrainingError):
+    """A private training is not the one that was accounted for; nothing was saved."""
+
+
 class AccessError(DavylampError, RuntimeError):
     """A measure needs more access than the release grants."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,6 +35,9 @@ def train(
     Settings: method (full, lora), lora.r, lora.alpha, epochs, batch_size, gradient_accumulation, learning_rate,
     schedule (constant, cosine), warmup_steps, weight_decay, max_grad_norm, max_length, loss (reply, all),
     packing, style (auto, chat, plain), precision (auto, float32, bfloat16), gradient_checkpointing.
+
+    With differential privacy for adding or removing one row (docs/dp.md): dp.epsilon or dp.noise_multiplier, dp.delta,
+    dp.max_grad_norm, dp.accountant (pld, rdp), dp.physical_batch, dp.seeded.
     """
     from davylamp.runs.config import apply_overrides, load_yaml, validate
     from davylamp.runs.folder import RunFolder, locked
@@ -58,6 +61,21 @@ def train(
             f"preflight: all {checked['occurrences']} occurrences of {checked['canaries']} canaries receive loss",
             f"trained {made['trainable']:,} of {made['parameters']:,} parameters for {made['steps']} steps in "
             f"{made['seconds']:.0f} s; loss {losses[0]:.2f} -> {losses[-1]:.2f} nats a token",
+            *_private(made["dp"]),
             f"model: {folder.model}",
         ]
     )
+
+
+def _private(dp: dict[str, Any] | None) -> list[str]:
+    """What a private training promises, in one line."""
+    if dp is None:
+        return []
+    claim = dp["claim"]
+    checked = f"{len(dp['checks'])} self-checks passed"
+    if claim is None:
+        return [f"rows were clipped to norm {dp['max_grad_norm']:g}, without noise: nothing is claimed; {checked}"]
+    return [
+        f"({claim['epsilon']:.4g}, {claim['delta']:.3g})-DP for one row: noise {claim['noise_multiplier']:g}, "
+        f"sampling rate {claim['sampling_rate']:.4g}, {claim['steps']} steps; {checked}"
+    ]

@@ -20,6 +20,7 @@ from davylamp.measures.probes import Probe
 from davylamp.measures.unseen import UnseenSettings, unseen_faults
 from davylamp.measures.utility import Match
 from davylamp.runs.config import apply_overrides, load_yaml, set_keys, validate
+from davylamp.training.dp.positions import schedule_faults
 from davylamp.training.shadows import ShadowSpec
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict.epsilon import EpsilonSettings
@@ -177,6 +178,7 @@ class Recipe(_Strict):
                 f"{training.rows_per_update} rows: leave it out"
             )
         yield from plan.training_faults(training.epochs, training.packing, training.rows_per_update)
+        yield from schedule_faults(plan, training)
         if self.clean and "clean" in plan.arms:
             yield "plan.arms: the name 'clean' is taken by the run without canaries"
         if self.audit.unseen is not None:

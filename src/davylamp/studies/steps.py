@@ -19,6 +19,7 @@ from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, replaced_folder
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.studies.machine import peak_memory, versions
+from davylamp.training.dp.positions import schedule_faults
 from davylamp.training.spec import TrainingSpec
 
 
@@ -91,12 +92,15 @@ def train_step(
         ModelError: the model cannot be used.
         PreflightError: a planted secret would receive no loss.
         TrainingError: the loss is not finite.
-        InputError: the training would not keep the canaries where the plan's schedules put them.
+        PrivacyError: a private training was not what was accounted for.
+        InputError: the training would not keep the canaries where the plan's schedules put them, or a privacy target
+            cannot be met.
         StorageError: a file cannot be written.
     """
     manifest = Manifest.load(folder.manifest)
     manifest.check_planted(folder.planted)
-    if faults := manifest.plan.training_faults(spec.epochs, spec.packing, spec.rows_per_update):
+    faults = manifest.plan.training_faults(spec.epochs, spec.packing, spec.rows_per_update)
+    if faults := [*faults, *schedule_faults(manifest.plan, spec)]:
         raise InputError([Fault("training", "(as a whole)", "what fits the plan", fault) for fault in faults])
     records = read_corpus(folder.planted).records
     return _train(folder, records, manifest, model, spec, seed, chat_template, threads, reporter)

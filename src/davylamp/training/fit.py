@@ -37,6 +37,8 @@ class FitReport:
         precision: what the forward passes computed in.
         trainable: parameters that were trained.
         parameters: parameters of the model, tied ones counted once.
+        dp: the claim and the self-checks of a private training (see :mod:`davylamp.training.dp`), as plain data; its
+            ``losses`` leave out the steps that drew no row. None of any other training.
     """
 
     steps: int
@@ -48,6 +50,7 @@ class FitReport:
     precision: str
     trainable: int
     parameters: int
+    dp: dict[str, Any] | None = None
 
 
 def fit(
@@ -69,7 +72,13 @@ def fit(
     Raises:
         TrainingError: a step has no token to train on, the loss or the weights are not finite, or no parameter moved.
         InputError: the model has none of the adapter's target modules.
+        PrivacyError: a private training (``spec.dp``) was not what was accounted for; see
+            :func:`davylamp.training.dp.fit.fit_private`.
     """
+    if spec.dp is not None:
+        from davylamp.training.dp.fit import fit_private
+
+        return fit_private(model, examples, spec, pad_id, seed, reporter)
     _check_steps(examples, spec)
     # numpy's generator, which the library seeds along with torch's, takes 32 bits.
     seed %= 2**32
@@ -131,6 +140,8 @@ def resolve_precision(spec: TrainingSpec) -> str:
     """What the forward passes will compute in: ``auto`` takes bfloat16 where the hardware multiplies in it."""
     if spec.precision != "auto":
         return spec.precision
+    if spec.dp is not None:
+        return "float32"
     if torch.cuda.is_available():
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     fast = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()

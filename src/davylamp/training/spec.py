@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from davylamp.training.dp.spec import DPSpec
 
 
 class _Strict(BaseModel):
@@ -50,6 +52,7 @@ class TrainingSpec(_Strict):
         style: how records are rendered: by the ``chat`` template, ``plain``, or ``auto``.
         precision: ``float32``, ``bfloat16`` (autocast), or ``auto``: bfloat16 where the hardware computes in it.
         gradient_checkpointing: compute activations again in the backward pass, to save memory.
+        dp: train with differential privacy; ``max_grad_norm`` is then that of ``dp``.
     """
 
     method: Literal["full", "lora"] = "full"
@@ -68,6 +71,22 @@ class TrainingSpec(_Strict):
     style: Literal["auto", "chat", "plain"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     gradient_checkpointing: bool = False
+    dp: DPSpec | None = None
+
+    @model_validator(mode="after")
+    def _can_be_private(self) -> TrainingSpec:
+        if self.dp is None:
+            return self
+        faults = []
+        if self.packing:
+            faults.append("packing joins records to one row, and what is protected is a row: leave it out")
+        if self.gradient_checkpointing:
+            faults.append("gradient_checkpointing leaves no gradients of single rows: leave it out")
+        if self.precision == "bfloat16":
+            faults.append("norms in bfloat16 are off by up to 0.4%, and so would the clipping be: take float32")
+        if faults:
+            raise ValueError("with dp: " + "; ".join(faults))
+        return self
 
     @property
     def rows_per_update(self) -> int:
