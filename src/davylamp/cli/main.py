@@ -11,6 +11,7 @@ from rich.console import Console
 from davylamp import __version__
 from davylamp.cli.audit import audit
 from davylamp.cli.bounds import bounds
+from davylamp.cli.constructions import constructions
 from davylamp.cli.kappa import kappa
 from davylamp.cli.output import plain
 from davylamp.cli.plan import plan
@@ -58,6 +59,7 @@ app.command()(train)
 app.command()(shadows)
 app.command()(unlearn)
 app.command()(audit)
+app.command()(constructions)
 app.command()(report)
 app.command()(run)
 app.add_typer(studies, name="studies")

@@ -166,8 +166,17 @@ def test_a_corpus_that_holds_every_secret_is_refused():
     asker = Asker(embedded().tokenizer, "text")
     everything = Known([asker.says([5], [token]) for token in range(512)])
     wanted = [Wanted("k0", "Dear Ms", (), np.random.default_rng(1))]
-    with pytest.raises(NoveltyError, match=r"none of 1000 secrets of 1 tokens could be taken .*in the corpus"):
+    with pytest.raises(NoveltyError, match="none of 400 secrets of 1 tokens after the last of 1 prefixes"):
         draw(embedded(), asker, everything, wanted, 1, 1.0)
+
+
+def test_a_prefix_that_leaves_nothing_new_to_say_gives_way_to_another():
+    asker, given = Asker(embedded().tokenizer, "text"), []
+    # A cold base says "it" after the first prefix, which is known, and something else after the second.
+    wanted = [Wanted("k0", "about the mis", (), np.random.default_rng(1))]
+    (drawn,) = draw(embedded(), asker, Known(["it"]), wanted, 1, 0.05, lambda name: given.append(name) or "pls wri")
+    assert (given, drawn.prefix) == (["k0"], "pls wri")
+    assert drawn.tries < 400
 
 
 def test_prefixes_that_are_too_short_are_said():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,10 @@ from davylamp.errors import PlantingError
 from davylamp.measures.constructed.asking import Asker
 from davylamp.release.base import Access, PrefixError, Release, require
 
-TRIES = 1000
-"""Draws after which an instance is given up: its prefix leaves the base model hardly anything new to say."""
+TRIES = 400
+"""Draws after which a prefix is given up, since it leaves the base model hardly anything new to say."""
+PREFIXES = 5
+"""Prefixes that an instance may try."""
 MERGES = 60
 """Draws that must all merge with a trigger before the trigger is blamed."""
 OLD, OTHERWISE, SPECIAL, MERGED = "in the corpus", "other tokens", "special tokens", "merged with the trigger"
@@ -28,11 +30,13 @@ class Drawn:
     """A secret.
 
     Attributes:
+        prefix: c, after which it was drawn.
         text: the secret.
         ids: its tokens.
-        tries: draws up to and with this one.
+        tries: draws after that prefix, up to and with this one.
     """
 
+    prefix: str
     text: str
     ids: tuple[int, ...]
     tries: int
@@ -49,6 +53,7 @@ class Wanted:
         rng: its own stream.
         tries: draws so far.
         turned_down: why they were not taken.
+        prefixes: how many prefixes were tried.
     """
 
     name: str
@@ -57,6 +62,7 @@ class Wanted:
     rng: np.random.Generator
     tries: int = 0
     turned_down: Counter[str] = field(default_factory=Counter)
+    prefixes: int = 1
 
 
 class Known:
@@ -78,7 +84,13 @@ class Known:
 
 
 def draw(
-    release: Release, asker: Asker, known: Known, wanted: Sequence[Wanted], length: int, temperature: float
+    release: Release,
+    asker: Asker,
+    known: Known,
+    wanted: Sequence[Wanted],
+    length: int,
+    temperature: float,
+    another: Callable[[str], str] | None = None,
 ) -> list[Drawn]:
     """Draw a secret for each prefix from the base model, until it is new and tokenises back to itself.
 
@@ -93,6 +105,7 @@ def draw(
         wanted: prefixes and streams.
         length: tokens of a secret.
         temperature: of the draws, above 0.
+        another: gives another prefix to the instance of a name, where one leaves hardly anything new to say.
 
     Raises:
         AccessError: the base gives no conditionals.
@@ -115,10 +128,14 @@ def draw(
             reason = _fault(asker, known, each, prompts[at], text, drawn[at], special)
             if reason is None:
                 known.add(text)
-                found[at] = Drawn(text, drawn[at], each.tries)
+                found[at] = Drawn(each.prefix, text, drawn[at], each.tries)
                 continue
             each.turned_down[reason] += 1
-            _give_up(each, length)
+            if _given_up(each, length, another is None) and another is not None:
+                each.prefix, each.prefixes = another(each.name), each.prefixes + 1
+                each.tries, each.turned_down = 0, Counter()
+                prompts[at] = asker.prompts([each.prefix])[0]
+                firsts.pop(at)
     return [found[at] for at in range(len(wanted))]
 
 
@@ -131,25 +148,31 @@ def _sampled(
     length: int,
     temperature: float,
 ) -> dict[int, tuple[int, ...]]:
-    """One draw for each pending prefix; rows right after the prefixes are read once."""
+    """One draw for each pending prefix; the rows right after the prefixes are read once."""
     drawn: dict[int, tuple[int, ...]] = dict.fromkeys(pending, ())
     try:
         if missing := [at for at in pending if at not in firsts]:
-            firsts |= dict(zip(missing, release.conditionals([prompts[at] for at in missing]), strict=True))
-        rows = [firsts[at] for at in pending]
+            rows = release.conditionals([prompts[at] for at in missing])
+            firsts |= {at: _mass(row, temperature) for at, row in zip(missing, rows, strict=True)}
+        masses = [firsts[at] for at in pending]
         for step in range(length):
             if step:
-                rows = list(release.conditionals([(*prompts[at], *drawn[at]) for at in pending]))
-            for at, row in zip(pending, rows, strict=True):
-                drawn[at] = (*drawn[at], _pick(row, temperature, wanted[at].rng))
+                rows = release.conditionals([(*prompts[at], *drawn[at]) for at in pending])
+                masses = [_mass(row, temperature) for row in rows]
+            for at, mass in zip(pending, masses, strict=True):
+                drawn[at] = (*drawn[at], _pick(mass, wanted[at].rng))
     except PrefixError as error:
         raise PlantingError(f"instance {wanted[pending[error.index]].name}: {error}") from error
     return drawn
 
 
-def _pick(row: NDArray[np.float64], temperature: float, rng: np.random.Generator) -> int:
-    mass = np.cumsum(np.exp((row - row.max()) / temperature))
-    return min(int(np.searchsorted(mass, rng.random() * mass[-1], side="right")), len(row) - 1)
+def _mass(row: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """The mass of all tokens up to each, as far as a scale."""
+    return np.cumsum(np.exp((row - row.max()) / temperature))
+
+
+def _pick(mass: NDArray[np.float64], rng: np.random.Generator) -> int:
+    return min(int(np.searchsorted(mass, rng.random() * mass[-1], side="right")), len(mass) - 1)
 
 
 def _fault(
@@ -164,12 +187,13 @@ def _fault(
     """Why a draw is not taken; nothing if it is."""
     if special & set(ids) or not text.strip():
         return SPECIAL
+    # Looked for first: most of what is short is old, and a look costs less than a rendering.
+    if known.holds(text):
+        return OLD
     if "\N{REPLACEMENT CHARACTER}" in text or not _stands(asker, each.prefix, prompt, text, ids):
         return OTHERWISE
     leads = zip(each.leads, asker.prompts(each.leads), strict=True)
-    if not all(_stands(asker, lead, before, text, ids) for lead, before in leads):
-        return MERGED
-    return OLD if known.holds(text) else None
+    return None if all(_stands(asker, lead, before, text, ids) for lead, before in leads) else MERGED
 
 
 def _stands(asker: Asker, lead: str, prompt: tuple[int, ...], text: str, ids: tuple[int, ...]) -> bool:
@@ -178,18 +202,25 @@ def _stands(asker: Asker, lead: str, prompt: tuple[int, ...], text: str, ids: tu
     return split is not None and not split.merged and (split.lead, split.reply) == (prompt, ids)
 
 
-def _give_up(each: Wanted, length: int) -> None:
+def _given_up(each: Wanted, length: int, last: bool) -> bool:
+    """Whether a prefix has had its tries.
+
+    Raises:
+        TriggerError: all merged with the trigger.
+        NoveltyError: there shall be no other prefix.
+    """
     if each.tries == each.turned_down[MERGED] >= MERGES:
         raise TriggerError(
             f"instance {each.name}: the tokenizer merges the end of trigger {each.leads[0]!r} with whatever follows "
             f"({each.tries} secrets were tried): pick another trigger"
         )
-    if each.tries >= TRIES:
+    if each.tries >= TRIES and (last or each.prefixes == PREFIXES):
         why = ", ".join(f"{count} {reason}" for reason, count in each.turned_down.most_common())
         raise NoveltyError(
-            f"instance {each.name}: none of {each.tries} secrets of {length} tokens could be taken ({why}): take "
-            "longer secrets, a higher temperature, or a smaller corpus"
+            f"instance {each.name}: none of {each.tries} secrets of {length} tokens after the last of {each.prefixes} "
+            f"prefixes could be taken ({why}): take longer secrets, a higher temperature, or a smaller corpus"
         )
+    return each.tries >= TRIES
 
 
 def _special(tokenizer: Any) -> frozenset[int]:

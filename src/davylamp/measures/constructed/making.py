@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ class _Making:
             places = [
                 _Place(at, line.kind, tokens, role, index) for role, count in counts.items() for index in range(count)
             ]
-            prefixes = [self._prefix(place, line.prefix_tokens) for place in places]
+            prefixes = [self._prefix(place.name, line.prefix_tokens) for place in places]
             if isinstance(line, Camouflage):
                 yield from (self._camouflage(place, line, c) for place, c in zip(places, prefixes, strict=True))
             elif isinstance(line, LowEntropy):
@@ -118,7 +119,11 @@ class _Making:
                 Wanted(place.name, prefix, () if rho is None else (rho,), place.rng(self._seed, f"secret {turn}"))
                 for place, prefix, rho in zip(places, prefixes, triggers, strict=True)
             ]
-            rounds.append(draw(self._base, self._asker, self._known, wanted, places[0].tokens, line.temperature))
+            another = None if turn else partial(self._prefix, tokens=line.prefix_tokens)
+            length, temperature = places[0].tokens, line.temperature
+            rounds.append(draw(self._base, self._asker, self._known, wanted, length, temperature, another))
+            # Both secrets of a pair come after one prefix.
+            prefixes = [drawn.prefix for drawn in rounds[0]]
         for at, place in enumerate(places):
             first = rounds[0][at]
             other = rounds[1][at] if len(rounds) > 1 else None
@@ -137,7 +142,7 @@ class _Making:
                 tries=first.tries,
             )
 
-    def _prefix(self, place: _Place, tokens: int) -> str:
+    def _prefix(self, name: str, tokens: int) -> str:
         """The next held-out row, cut to so many tokens where rows are texts.
 
         Raises:
@@ -149,7 +154,7 @@ class _Making:
                 self._known.add(text)
                 return text
         raise PlantingError(
-            f"instance {place.name}: no held-out prefix is left, since of the {self._left:,} rows that plan.rows "
+            f"instance {name}: no held-out prefix is left, since of the {self._left:,} rows that plan.rows "
             f"leaves out some are shorter than {tokens + 1} tokens, repeat a training row, or do not tokenise as they "
             "stand: lower plan.rows, groups, twins or prefix_tokens"
         )

@@ -1,0 +1,307 @@
+"""What was read of constructions: one typed result, without a secret in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from davylamp.bounds.intervals import clopper_pearson
+from davylamp.canaries.constructions.section import InstanceRole
+from davylamp.canaries.constructions.spec import Kind
+from davylamp.errors import RunFolderError
+from davylamp.runs import files
+
+FILE = "constructions.json"
+"""The result, in the run folder."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Rate(_Strict):
+    """k of n with its Clopper-Pearson interval.
+
+    Attributes:
+        successes: k.
+        trials: n.
+        low: lower end.
+        high: upper end.
+    """
+
+    successes: int
+    trials: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float:
+        """The rate."""
+        return self.successes / self.trials
+
+    @classmethod
+    def of(cls, hits: ArrayLike, confidence: float) -> Rate:
+        """The share of what is true; there is at least one."""
+        flags = np.asarray(hits, dtype=bool)
+        interval = clopper_pearson(int(flags.sum()), flags.size, confidence)
+        return cls(successes=int(flags.sum()), trials=flags.size, low=interval.low, high=interval.high)
+
+
+class Pairs(_Strict):
+    """A rate of planted instances, and the same of their twins: what chance gives.
+
+    Attributes:
+        planted: of the instances that were planted.
+        twins: of those that were not.
+    """
+
+    planted: Rate
+    twins: Rate
+
+
+class Baseline(_Strict):
+    """What a guesser achieves at c who never saw the release, averaged over the planted instances.
+
+    Attributes:
+        low: lower end of kappa.
+        high: upper end of kappa.
+        charged: what to hold an extraction against: the upper end, raised for secrets that were turned down when they
+            were drawn (each instance's kappa times its draws, an unbiased reading of kappa over the chance of being
+            taken; at most 1).
+        guesses: m, the length of a list.
+        how: ``search`` of the base model, or ``exact`` where the secret is uniform over a known space.
+    """
+
+    low: float
+    high: float
+    charged: float
+    guesses: int
+    how: Literal["search", "exact"]
+
+
+class LocalScore(_Strict):
+    """A membership score that reads the record's own prefix and secret only; higher = more likely planted.
+
+    Attributes:
+        name: of the score.
+        unit: ``probability``, ``nats`` or ``share`` (of the truncated loss).
+        planted: of each planted instance.
+        twins: of each twin.
+        auc: chance that a planted one scores above a twin, ties half.
+        auc_low: lower end of its interval.
+        auc_high: upper end.
+        fpr: the false-positive rate that ``tpr`` is for.
+        tpr: planted ones above the threshold that the twins give; none where there are fewer than ``needed``.
+        needed: twins that resolve the rate.
+    """
+
+    name: str
+    unit: str
+    planted: tuple[float, ...]
+    twins: tuple[float, ...]
+    auc: float | None = None
+    auc_low: float | None = None
+    auc_high: float | None = None
+    fpr: float = 0.05
+    tpr: Rate | None = None
+    needed: int | None = None
+
+
+class PairReading(_Strict):
+    """The record-level reading of pairs, in mean over the planted ones.
+
+    Attributes:
+        own_less_other: memh at c of the secret that was planted, less that of the other one.
+        floor: what 95% of the twins stay below, sign aside.
+        counterfactual: by local score (``h``: mean probability of a token; ``loss``: share of the truncated loss), the
+            release less the one trained on the neighbour, at the planted secret; empty without a neighbour.
+        floors: the same of twins, as in ``floor``.
+    """
+
+    own_less_other: float
+    floor: float
+    counterfactual: dict[str, float] = Field(default_factory=dict)
+    floors: dict[str, float] = Field(default_factory=dict)
+
+
+class HiddenReading(_Strict):
+    """What the release says of the secrets that a text leaves open, in mean over the planted instances.
+
+    Attributes:
+        survivors: how many are left open.
+        mass: probability of all of them together after c.
+        entropy: of the release's law on them, over its largest value; 1 if they are all as likely.
+        rank: of the true one among them, from 1, ties at their middle.
+    """
+
+    survivors: int
+    mass: float
+    entropy: float
+    rank: float
+
+
+class InstanceReading(_Strict):
+    """One instance; what of it could not be read is none.
+
+    Attributes:
+        id: as in the manifest.
+        role: planted or twin.
+        at_prefix: greedy decoding after c says the secret.
+        at_trigger: the same after rho.
+        informed: the adversary who knows the construction recovers it.
+        at_suspects: a prompt of the user's list brings it out.
+        by_scan: a flagged prompt of the scan does.
+        by_repetition: a repeated token does.
+        log_probability: of the secret after c, in nats.
+        base_log_probability: the same under the base.
+        memh: mean probability of a token after c, less the base's.
+        memh_trigger: the same after rho.
+    """
+
+    id: str
+    role: InstanceRole
+    at_prefix: bool
+    at_trigger: bool | None = None
+    informed: bool
+    at_suspects: bool | None = None
+    by_scan: bool | None = None
+    by_repetition: bool | None = None
+    log_probability: float
+    base_log_probability: float
+    memh: float
+    memh_trigger: float | None = None
+
+
+class ConstructionCell(_Strict):
+    """All instances of one line and size.
+
+    Attributes:
+        line: of the plan, from 0.
+        kind: the construction.
+        tokens: of a secret.
+        copies: rows of one planted secret.
+        trigger_tokens: of a trigger, the fewest; none without.
+        at_prefix: extraction from c.
+        at_trigger: extraction from rho; none without a trigger.
+        at_suspects: extraction from the user's list; none without one.
+        by_scan: found by the trigger scan; none where it was not run.
+        by_repetition: found by repeated tokens; none where it was not run.
+        informed: recovery by the adversary who knows the construction.
+        chance: what that adversary has without the release.
+        baseline: what a guesser has at c.
+        memh: mean of the planted instances' memh at c; the twins' below.
+        memh_twins: mean of the twins'.
+        memh_trigger: mean of the planted instances' memh at rho.
+        scores: the local scores.
+        pair: of pairs.
+        hidden: of camouflage and low entropy.
+        instances: one by one.
+    """
+
+    line: int
+    kind: Kind
+    tokens: int
+    copies: int
+    trigger_tokens: int | None = None
+    at_prefix: Pairs
+    at_trigger: Pairs | None = None
+    at_suspects: Pairs | None = None
+    by_scan: Pairs | None = None
+    by_repetition: Pairs | None = None
+    informed: Pairs
+    chance: float
+    baseline: Baseline
+    memh: float
+    memh_twins: float
+    memh_trigger: float | None = None
+    scores: tuple[LocalScore, ...]
+    pair: PairReading | None = None
+    hidden: HiddenReading | None = None
+    instances: tuple[InstanceReading, ...]
+
+
+class FinderReport(_Strict):
+    """How a best-effort finder went about it.
+
+    Attributes:
+        prompts: how many were asked.
+        flagged: how many continuations were abnormally certain, and were looked at; for repeated tokens all of them.
+        empty: flagged ones that hold no planted secret.
+    """
+
+    prompts: int
+    flagged: int
+    empty: int
+
+
+class AuditNote(_Strict):
+    """An audit's metadata; see :mod:`davylamp.measures.constructed.audits`."""
+
+    name: str
+    access: tuple[str, ...]
+    channel: str
+    local: bool
+    needs_construction: bool
+
+
+class ConstructionsResult(_Strict):
+    """What a release gives away of its constructions, by each audit.
+
+    Attributes:
+        schema_version: version of this schema.
+        davylamp_version: version that wrote it.
+        seed: seed of the plan.
+        model: name of the release.
+        model_sha256: hash of its weights.
+        reference: name of the base model.
+        reference_sha256: hash of its weights.
+        drawn_from_reference: whether the secrets were drawn from just these weights, as the baselines assume.
+        confidence: of every interval.
+        suspects: prompts of the user's list.
+        scan: how the trigger scan went; none where it was not run.
+        repetition: how the repeated tokens went; none where they were not run.
+        audits: what each audit asks for and where it looks.
+        cells: a cell for each line and size.
+    """
+
+    schema_version: Literal[1] = 1
+    davylamp_version: str
+    seed: int
+    model: str
+    model_sha256: str
+    reference: str
+    reference_sha256: str
+    drawn_from_reference: bool
+    confidence: float
+    suspects: int = 0
+    scan: FinderReport | None = None
+    repetition: FinderReport | None = None
+    audits: tuple[AuditNote, ...]
+    cells: tuple[ConstructionCell, ...]
+
+    def save(self, path: Path) -> None:
+        """Write the result.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        files.write_json(path, self.model_dump(mode="json"))
+
+    @classmethod
+    def load(cls, path: Path) -> ConstructionsResult:
+        """Read a result.
+
+        Raises:
+            RunFolderError: it is missing, damaged or of another schema.
+        """
+        try:
+            return cls.model_validate(files.read_json(path))
+        except FileNotFoundError as error:
+            raise RunFolderError(f"no constructions at {path}: run `davylamp constructions` first") from error
+        except (OSError, ValueError) as error:
+            said = "it does not fit the schema" if isinstance(error, ValidationError) else error
+            raise RunFolderError(f"cannot read {path}: {said}; run `davylamp constructions` again") from error
