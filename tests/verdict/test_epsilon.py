@@ -8,6 +8,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+from pydantic import ValidationError
 from scipy import stats
 
 from davylamp.bounds import ApproxDP, extraction_epsilon
@@ -135,6 +136,29 @@ def test_gaussian_claims_are_met_by_the_gaussian_bound_and_no_other_claim_is():
     assert (pure.mu_low, pure.verdict) == (None, "could-not-refute")
 
 
+def test_a_claim_for_added_records_is_held_against_replacing_one_as_two_steps():
+    # 40 pairs, all right: at least 2.34 for replacing a record, so that two steps of 1.5 are not refuted and one is.
+    frame = frame_of(np.ones(40), np.zeros(40))
+    claimed = {relation: ClaimSpec(epsilon=1.5, relation=relation) for relation in ("add or remove", "replace")}
+    rows = {
+        relation: row_of(epsilon_result(frame, 10_000, PURE, claim), "pairs") for relation, claim in claimed.items()
+    }
+    assert rows["replace"].upper == pytest.approx(1.5)
+    assert rows["add or remove"].upper in (None, pytest.approx(3.0))
+    assert rows["replace"].eps_low == rows["add or remove"].eps_low
+    assert (rows["replace"].verdict, rows["add or remove"].verdict) == ("refuted", "could-not-refute")
+    assert "two steps" in rows["add or remove"].statement
+    assert "two steps" not in rows["replace"].statement
+
+
+def test_how_many_pairs_would_refute_a_claim_is_said():
+    result = epsilon_result(frame_of(np.ones(5), np.zeros(5)), 10_000, PURE, ClaimSpec(epsilon=4.0, relation="replace"))
+    # 0.025^(1/n) must exceed e^4 / (1 + e^4): 204 pairs; the search stops within 1%.
+    needed = next(note for note in result.notes if "Refuting the claim" in note)
+    count = int(needed.split("takes ")[1].split(" ")[0])
+    assert 204 <= count <= 207
+
+
 def test_canaries_without_a_partner_are_named():
     result = epsilon_result(frame_of(np.ones(10), np.zeros(6)), 10_000)
     assert row_of(result, "pairs").canaries == 6
@@ -163,3 +187,22 @@ def test_the_file_is_read_back_and_a_damaged_one_is_refused(tmp_path):
 def test_readings_of_no_kind_give_no_row():
     empty = pl.DataFrame(schema=tables.SCHEMA)
     assert epsilon_result(empty, 10_000).rows == ()
+
+
+@pytest.mark.parametrize("score", ["lira_online", "lira_offline", "rmia_ratio"])
+def test_scores_from_shadows_guess_no_pairs(score):
+    # How often a record stood in the shadows would decide the guess, of a model that was never trained too.
+    with pytest.raises(ValidationError, match="coins"):
+        EpsilonSettings(score=score)
+
+
+def test_coins_of_another_training_say_nothing_of_a_claim():
+    inside = [True, False] * 30
+    shadows = shadow_scores(np.where(inside, 5.0, -5.0) + np.linspace(0, 1, 60), inside)
+    frame, claim = frame_of([1.0], [0.0]), ClaimSpec(epsilon=0.1, relation="replace")
+    same = epsilon_result(frame, 10_000, PURE, claim, shadows)
+    other = epsilon_result(frame, 10_000, PURE, claim, shadows, same_training=False)
+    assert (row_of(same, "coins").verdict, row_of(other, "coins").verdict) == ("refuted", None)
+    assert row_of(other, "coins").eps_low == row_of(same, "coins").eps_low
+    assert row_of(other, "coins").statement.startswith("Of the training of the shadows")
+    assert any("not known" in note for note in other.notes)

@@ -72,7 +72,15 @@ def test_what_both_share_drops_out():
 def test_a_score_and_a_function_of_it_are_the_same():
     members, nonmembers = np.arange(5.0, 21), np.arange(30.0)
     found = auc_difference((members, nonmembers), (np.exp(members), np.exp(nonmembers)))
-    assert (found.value, found.p, found.method) == (0.0, 1.0, "hoeffding")
+    assert (found.value, found.low, found.high, found.p, found.method) == (0.0, 0.0, 0.0, 1.0, "same order")
+
+
+def test_two_that_change_places_are_no_function():
+    members, nonmembers = np.arange(5.0, 21), np.arange(30.0)
+    other = nonmembers.copy()
+    other[[0, 1]] = other[[1, 0]]
+    found = auc_difference((members, nonmembers), (members, other))
+    assert (found.value, found.method) == (0.0, "hoeffding")
     # Hoeffding's bound with 16 pairs: sqrt(2 log(40) / 16).
     assert found.high == pytest.approx(math.sqrt(2 * math.log(40) / 16)) == pytest.approx(-found.low)
 

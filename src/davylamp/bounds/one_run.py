@@ -42,6 +42,10 @@ from davylamp.bounds.extraction import ROUNDING, rounding_margin
 from davylamp.bounds.memorization import group_conversion
 from davylamp.errors import Fault
 
+MOST_CANARIES = 10_000_000
+"""Canaries up to which a run is bounded."""
+MOST_BINOMIAL = 100_000
+"""Guesses up to which the binomial theorem is summed where delta is above 0."""
 OneRunMethod = Literal["binomial", "f-dp", "gaussian"]
 TAIL_ROUNDING = 1e-10  # relative error allowed for in a tail; measured below 1e-12 against 60 digits
 MASS_ROUNDING = 1e-9  # the same for the total mass of the f-DP recursion
@@ -73,6 +77,8 @@ class Guesses:
 def guess_faults(canaries: int, guesses: int, correct: int) -> list[Fault]:
     """Faults of counts of guesses."""
     faults = checks.whole("canaries", canaries)
+    if not faults and canaries > MOST_CANARIES:
+        faults = [Fault("canaries", canaries, f"a whole number from 1 to {MOST_CANARIES:,}")]
     bad = checks.whole("guesses", guesses)
     if not bad and not faults and guesses > canaries:
         bad = [Fault("guesses", guesses, f"a whole number from 1 to canaries ({canaries})")]
@@ -143,6 +149,7 @@ def one_run_epsilon(
         [] if tried else [Fault("seen", [], "at least one way to guess")],
         audit_faults(delta, confidence, copies, upper),
         _method_faults(method, delta, upper),
+        _size_faults(tried, method, delta),
     )
     error = (1 - confidence) / len(tried)
     lows = [_lowest(each, delta, error, method, copies) for each in tried]
@@ -166,6 +173,14 @@ def one_run_epsilon(
         mu_low=mu,
         upper=claim_epsilon(upper, delta),
     )
+
+
+def _size_faults(tried: Sequence[Guesses], method: str, delta: float) -> list[Fault]:
+    most = max((each.guesses for each in tried), default=0)
+    if method != "binomial" or delta == 0 or most <= MOST_BINOMIAL:
+        return []
+    why = "The theorem sums a tail for each; take the method f-dp, which bounds the same claims and is fast."
+    return [Fault("guesses", most, f"at most {MOST_BINOMIAL:,} with the method binomial and a delta above 0", why)]
 
 
 def _method_faults(method: str, delta: float, upper: Claim | None) -> list[Fault]:

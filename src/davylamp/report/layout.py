@@ -80,6 +80,7 @@ class Layout:
         rows_per_update: rows of an optimiser update, if that is known.
         epochs: how often training reads the file, if that is known.
         twins: canaries of each arm that are planted nowhere.
+        nonmembers: further ones of each arm, which membership alone reads.
         groups: the canaries.
     """
 
@@ -92,6 +93,7 @@ class Layout:
     rows_per_update: int | None
     epochs: int | None
     twins: int
+    nonmembers: int
     groups: tuple[Group, ...]
 
     @property
@@ -133,6 +135,7 @@ class Layout:
             "updates": self.updates,
             "epochs": self.epochs,
             "twins_per_arm": self.twins,
+            "nonmembers_per_arm": self.nonmembers,
             "replaced": self.replaced,
             "background_left": self.rows - sum(self.replaced.values()),
             "canaries": [self._canary(group, strip) for group in self.groups for strip in group.strips],
@@ -214,6 +217,7 @@ def lay_out(plan: Plan, rows: int, name: str, *, apart: bool = False, epochs: in
         rows_per_update=plan.rows_per_update,
         epochs=epochs,
         twins=plan.twins,
+        nonmembers=plan.nonmembers,
         groups=tuple(sorted(groups, key=lambda group: list(ROLES).index(group.role))),
     )
 
@@ -266,6 +270,8 @@ def budget(layout: Layout) -> Iterator[str]:
         f"{layout.rows - total:,} are left."
     )
     yield f"{layout.twins} twins of each arm are planted nowhere (dose 0)."
+    if layout.nonmembers:
+        yield f"So are {layout.nonmembers:,} further non-members of each arm, which membership alone reads."
 
 
 def _where(plan: Plan, role: Role, arm: str) -> tuple[str, tuple[float, float]]:

@@ -91,6 +91,11 @@ def json_bytes(value: Any) -> bytes:
     return _HALF_PAIR.sub(lambda match: f"\\\\u{ord(match[0]):04x}", text).encode("utf-8")
 
 
+def _no_number(name: str) -> None:
+    """JSON has no NaN and no infinity; none is written, and what holds one was damaged."""
+    raise ValueError(f"it holds {name}, which is no number")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
@@ -99,7 +104,7 @@ def read_json(path: Path) -> dict[str, Any]:
         ValueError: it holds no JSON object.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""Progress with time left, for people at a terminal; silence for everyone else."""
+"""Progress with time left: a bar for people at a terminal, now and then a line where output goes to a file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ Advance = Callable[[int], None]
 
 PATIENCE = 2.0
 """Seconds that a task may take before a bar is shown for it."""
+EVERY = 60.0
+"""Seconds between two lines where there is no terminal."""
 
 
 class Reporter:
@@ -28,6 +30,7 @@ class Reporter:
         """
         self._console = Console(stderr=True)
         self.speaks = not quiet and sys.stderr.isatty()
+        self._logs = not quiet and not self.speaks
 
     def say(self, text: str) -> None:
         """One line on standard error, at a terminal only."""
@@ -36,9 +39,12 @@ class Reporter:
 
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Advance]:
-        """A task of ``total`` units; a bar with the time left appears once it has taken two seconds."""
+        """A task of ``total`` units; a bar with the time left appears once it has taken two seconds.
+
+        Where there is no terminal, a line says how far it is, at most once a minute.
+        """
         if not self.speaks:
-            yield lambda _: None
+            yield _Log(description, total) if self._logs else lambda _: None
             return
         progress = Progress(
             TextColumn("{task.description}"),
@@ -66,6 +72,25 @@ class Reporter:
         finally:
             if started:
                 progress.stop()
+
+
+class _Log:
+    """Lines on standard error about a task that takes long."""
+
+    def __init__(self, description: str, total: int) -> None:
+        self._description, self._total, self._done = description, total, 0
+        self._begun = self._said = time.monotonic()
+
+    def __call__(self, units: int) -> None:
+        self._done += units
+        now = time.monotonic()
+        if now - self._said < EVERY or not self._done:
+            return
+        self._said = now
+        gone = now - self._begun
+        left = gone / self._done * (self._total - self._done)
+        text = f"{self._description}: {self._done} of {self._total} in {gone:,.0f} s, about {left:,.0f} s left"
+        print(text, file=sys.stderr, flush=True)
 
 
 QUIET = Reporter(quiet=True)

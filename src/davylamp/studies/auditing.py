@@ -13,11 +13,13 @@ from davylamp.errors import Fault, InputError, ManifestError, RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.measures.membership.measure import PREFIX as MEMBERSHIP_PREFIX
 from davylamp.measures.probes import Probe
+from davylamp.measures.shadow_results import ShadowScores
 from davylamp.rendering.render import Renderer, Style
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.scoring.tokens import TokenScorer
+from davylamp.studies.dp_claim import with_training_claim
 from davylamp.studies.machine import peak_memory, versions
 from davylamp.studies.membership import (
     membership_measure,
@@ -87,17 +89,15 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     if request.model is None:
         _check_own_model(folder, training, manifest)
     release, renderer, weights = _release(folder, request, training)
+    request = replace(request, spec=with_training_claim(request.spec, training, weights))
     # Before anything is read, so that a reference that does not fit costs no reading.
     reference = _reference(request, release)
     scorer, membership = _scorer(request.spec), None
     if "membership" in request.spec.measures:
         adapter, template = request.reference == "adapter", request.chat_template
         membership = membership_measure(manifest, renderer, request.spec, scorer, reference, adapter, template)
-    shadows, seconds = None, {}
-    if "lira" in request.spec.measures:
-        begun = time.perf_counter()
-        shadows = scores_of_audit(folder, weights, _shadow_request(request), reporter)
-        seconds["shadows"] = time.perf_counter() - begun
+    seconds: dict[str, float] = {}
+    shadows = _shadows(folder, request, weights, seconds, reporter)
     begun = time.perf_counter()
     frame, notes = _readings(release, renderer, manifest, request.spec, scorer, reporter)
     if membership is not None:
@@ -133,7 +133,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     if membership is not None or shadows is not None:
         of_model = frame.filter(frame["release"] == "model")
         save_membership(folder, membership, of_model, request.spec, shadows, left_out)
-        save_epsilon(folder, manifest, of_model, request.spec, shadows)
+        save_epsilon(folder, manifest, of_model, request.spec, shadows, training)
     files.write_json(
         folder.audit,
         {
@@ -155,15 +155,23 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     return verdict
 
 
-def _shadow_request(request: AuditRequest) -> ShadowRequest:
-    """Shadows for the model that is audited, asked and trained as the rest of the audit is."""
-    return replace(
+def _shadows(
+    folder: RunFolder, request: AuditRequest, weights: str, seconds: dict[str, float], reporter: Reporter
+) -> ShadowScores | None:
+    """What shadows say of the audited model, where LiRA is measured; they are asked as the rest of the audit is."""
+    if "lira" not in request.spec.measures:
+        return None
+    begun = time.perf_counter()
+    wanted = replace(
         request.shadows,
         spec=request.spec.shadows,
         audited=request.model,
         chat_template=request.chat_template,
         threads=request.threads,
     )
+    scores = scores_of_audit(folder, weights, wanted, reporter)
+    seconds["shadows"] = time.perf_counter() - begun
+    return scores
 
 
 def _check_reference(request: AuditRequest) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -154,7 +154,12 @@ def save_membership(
 
 
 def save_epsilon(
-    folder: RunFolder, manifest: Manifest, readings: pl.DataFrame, spec: AuditSpec, scores: ShadowScores | None
+    folder: RunFolder,
+    manifest: Manifest,
+    readings: pl.DataFrame,
+    spec: AuditSpec,
+    scores: ShadowScores | None,
+    training: Mapping[str, Any],
 ) -> None:
     """Write ``epsilon.json``.
 
@@ -164,10 +169,16 @@ def save_epsilon(
         readings: of the audited model.
         spec: how the release was asked.
         scores: what shadows say, if there are any.
+        training: what ``training.json`` says of the run's own model, or nothing.
 
     Raises:
         StorageError: it cannot be written.
     """
+    same = scores is not None and (
+        scores.audited_sha256 is not None
+        and scores.audited_sha256 == training.get("trained_sha256")
+        and scores.training.model_dump(mode="json") == training.get("spec")
+    )
     confidence = spec.rules.confidence
-    found = epsilon_result(readings, manifest.space.size, spec.epsilon, spec.claim, scores, confidence)
+    found = epsilon_result(readings, manifest.space.size, spec.epsilon, spec.claim, scores, confidence, same)
     found.save(folder.epsilon)

@@ -21,6 +21,8 @@ from davylamp.errors import Fault, InputError
 from davylamp.secrets import stream
 
 Flags = NDArray[np.bool_]
+MOST_SHADOWS = 10_000
+"""Shadows up to which a run is begun."""
 UNPLANTED: tuple[Role, ...] = ("twin", "nonmember")
 """Roles of canaries that no row of the planted file holds."""
 
@@ -36,7 +38,7 @@ class ShadowSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    shadows: int = Field(16, ge=4, multiple_of=2)
+    shadows: int = Field(16, ge=4, le=MOST_SHADOWS, multiple_of=2)
     twin_dose: int | None = Field(None, ge=0)
 
 
@@ -184,8 +186,8 @@ def _no_room(who: str, doses: Sequence[int], rows: int, spec: ShadowSpec) -> Fau
     given = "the plan's doses" if spec.twin_dose is None else spec.twin_dose
     allowed = f"at most {rows // len(doses)} for the {who}: {sum(doses)} occurrences need as many of {rows} free rows"
     fix = (
-        "0 (--twin-dose 0, or shadows.twin_dose=0 in an audit) keeps them out of every shadow; then only offline scores "
-        "know them."
+        "Plant into more rows, or take lower doses or fewer plan.nonmembers. Or 0 (--twin-dose 0, in an audit "
+        "shadows.twin_dose=0) keeps them out of every shadow; then only offline scores know them."
     )
     return Fault("the dose of twins in shadows", given, allowed, fix)
 

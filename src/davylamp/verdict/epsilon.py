@@ -9,129 +9,25 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from davylamp.bounds.claims import GaussianDP
-from davylamp.bounds.epsilon import EpsilonBound, Method, Relation, extraction_epsilon
+from davylamp.bounds.epsilon import extraction_epsilon
 from davylamp.bounds.membership import default_calls, guess_members, guess_pairs
-from davylamp.bounds.one_run import Guesses, OneRunMethod, one_run_epsilon
-from davylamp.errors import RunFolderError
 from davylamp.measures.shadow_results import ShadowScores, Trials
-from davylamp.runs import files
+from davylamp.verdict.epsilon_claim import MOST_PAIRS, Bounding, Held, pair_calls
+from davylamp.verdict.epsilon_model import Audit, EpsilonResult, EpsilonRow, EpsilonSettings
 from davylamp.verdict.extraction import ClaimSpec
 from davylamp.verdict.membership import ENDING, PREFIX
 
-Audit = Literal["pairs", "coins", "extraction"]
+__all__ = ["EpsilonResult", "EpsilonRow", "EpsilonSettings", "epsilon_result"]
+
 SHADOW = 0
 """The shadow that is attacked for a bound from coins; its partner is left out of the attack."""
 SHADOW_SCORE = "lira_online"
 """The score by which it is attacked."""
 NULL = ("twin", "nonmember")
-
-
-class EpsilonSettings(BaseModel):
-    """How lower bounds on epsilon are worked out.
-
-    Attributes:
-        delta: at which they shall hold.
-        score: membership score that guesses which of a pair was planted, over the secret's tokens; settled before
-            the audit, since the best of several would have to be charged for.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    delta: float = Field(1e-5, ge=0, lt=1)
-    score: str = "loss"
-
-
-class EpsilonRow(BaseModel):
-    """A lower bound on epsilon from the canaries of one arm and dose.
-
-    Attributes:
-        arm: the arm.
-        dose: occurrences of each canary; the bound is for one of them.
-        audit: ``pairs`` (planted canary or twin: which of two), ``coins`` (a shadow, in or out), or ``extraction``.
-        score: what guessed, or nothing for an extraction.
-        method: which theorem the bound comes from.
-        relation: what neighbouring data sets differ by.
-        canaries: pairs, records with a coin, or secrets.
-        guesses: guesses that were made.
-        correct: those that were right.
-        eps_low: the bound in nats; none where it is infinite.
-        mu_low: lower bound on mu for Gaussian claims, or none.
-        reach: what ``eps_low`` would have been with every guess right; none where that is infinite.
-        upper: the accountant's epsilon at this delta, or none.
-        verdict: ``refuted``, ``consistent``, ``could-not-refute``; none without an upper bound.
-        statement: the finding in one sentence.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    arm: str
-    dose: int
-    audit: Audit
-    score: str | None
-    method: Method
-    relation: Relation
-    canaries: int
-    guesses: int
-    correct: int
-    eps_low: float | None
-    mu_low: float | None
-    reach: float | None
-    upper: float | None
-    verdict: str | None
-    statement: str
-
-
-class EpsilonResult(BaseModel):
-    """All lower bounds of a run, as ``epsilon.json`` holds them.
-
-    Attributes:
-        schema_version: version of this schema.
-        confidence: of each bound on its own.
-        delta: at which they hold.
-        claim: what they are held against, in words, or none.
-        rows: the bounds.
-        notes: what could not be bounded, and why; what the relation means.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    schema_version: Literal[1] = 1
-    confidence: float
-    delta: float
-    claim: str | None
-    rows: tuple[EpsilonRow, ...]
-    notes: tuple[str, ...]
-
-    def save(self, path: Path) -> None:
-        """Write it.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
-        files.write_json(path, self.model_dump(mode="json"))
-
-    @classmethod
-    def load(cls, path: Path) -> EpsilonResult:
-        """Read it.
-
-        Raises:
-            RunFolderError: it is missing, damaged, or of another schema.
-        """
-        try:
-            return cls.model_validate(files.read_json(path))
-        except FileNotFoundError as error:
-            raise RunFolderError(f"no bounds on epsilon at {path}: run `davylamp audit` with membership") from error
-        except (OSError, ValueError) as error:
-            said = f"{error.error_count()} faults" if isinstance(error, ValidationError) else error
-            raise RunFolderError(f"cannot read {path}: {said}; run `davylamp audit` again") from error
 
 
 def epsilon_result(
@@ -141,6 +37,7 @@ def epsilon_result(
     claim: ClaimSpec | None = None,
     shadows: ShadowScores | None = None,
     confidence: float = 0.95,
+    same_training: bool = True,
 ) -> EpsilonResult:
     """Lower bounds on epsilon from what an audit read of one model.
 
@@ -161,20 +58,30 @@ def epsilon_result(
         claim: the accountant's, for one record.
         shadows: what shadows said, if there are any.
         confidence: of each bound.
+        same_training: whether the shadows were trained as the model was that the claim is made for. If not, or if that
+            is not known, what their coins say is no word on the claim.
 
     Raises:
         InputError: an argument is outside its range.
     """
     how = settings or EpsilonSettings()
     notes: list[str] = []
-    bounding = _Bounding(how.delta, confidence, claim)
-    rows = [*_pairs(readings, how, bounding, notes), *_coins(shadows, bounding, notes)]
+    bounding = Bounding(how.delta, confidence, claim)
+    coined = bounding if same_training else dataclasses.replace(bounding, claim=None)
+    if shadows is not None and claim is not None and not same_training:
+        notes.append(
+            "Coins are those of the shadows, which are not known to have been trained as the audited model was: the "
+            "claim is not held against them."
+        )
+    rows = [*_pairs(readings, how, bounding, notes), *_coins(shadows, coined, notes)]
     rows += _extractions(readings, size, bounding)
-    if any(row.relation == "replace" for row in rows):
+    if claim is None and any(row.relation == "replace" for row in rows):
         notes.append(
             "Pairs and coins replace a row by another: hold their bounds against an accountant's epsilon for replacing "
             "a record. Where records added or removed are accounted for, replacing one is two steps."
         )
+    if claim is not None:
+        notes += _held_against(claim, rows, bounding)
     return EpsilonResult(
         confidence=confidence,
         delta=how.delta,
@@ -184,29 +91,22 @@ def epsilon_result(
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Bounding:
-    """At which delta and confidence, and against what."""
-
-    delta: float
-    confidence: float
-    claim: ClaimSpec | None
-
-    def of(self, seen: Iterable[Guesses], copies: int) -> EpsilonBound:
-        upper = None if self.claim is None else self.claim.claim
-        gaussian = isinstance(upper, GaussianDP) and self.delta > 0
-        methods: tuple[OneRunMethod, ...] = ("gaussian",) if gaussian else ("binomial", "f-dp")
-        tried = list(seen)
-        found = [
-            one_run_epsilon(
-                tried, self.delta, confidence=self.confidence, method=method, copies=max(1, copies), upper=upper
-            )
-            for method in methods
-        ]
-        return max(found, key=lambda bound: bound.eps_low)
+def _held_against(claim: ClaimSpec, rows: Iterable[EpsilonRow], bounding: Bounding) -> Iterator[str]:
+    """What the claim means for these rows, and what refuting it would take."""
+    pairs = [row for row in rows if row.audit == "pairs"]
+    if claim.relation != "replace" and any(row.relation == "replace" for row in rows):
+        yield (
+            "The claim is for a record added or removed. Pairs and coins replace one, which is two steps: they are "
+            "held against the claim for two (claim.relation says what yours is for)."
+        )
+    if pairs and not any(row.verdict == "refuted" for row in pairs):
+        dose = min(row.dose for row in pairs)
+        count = bounding.pairs_needed(dose)
+        most = f"more than {MOST_PAIRS:,} pairs" if count is None else f"{count:,} pairs"
+        yield f"Refuting the claim by pairs of dose {dose} takes {most}, all of them guessed right."
 
 
-def _pairs(frame: pl.DataFrame, how: EpsilonSettings, bounding: _Bounding, notes: list[str]) -> Iterator[EpsilonRow]:
+def _pairs(frame: pl.DataFrame, how: EpsilonSettings, bounding: Bounding, notes: list[str]) -> Iterator[EpsilonRow]:
     measure = f"{PREFIX}{how.score}{ENDING}"
     scored = frame.filter(pl.col("measure") == measure)
     if scored.is_empty():
@@ -227,12 +127,11 @@ def _pairs(frame: pl.DataFrame, how: EpsilonSettings, bounding: _Bounding, notes
                     f"{count} of {len(own)} canaries of {arm}, dose {dose}, have a non-member to be paired with."
                 )
             planted = own["value"].to_numpy()[:count]
-            tries = dict.fromkeys([(count + 1) // 2, count])
-            seen = [guess_pairs(planted, twins[:count], called, seed=seed) for called in tries]
+            seen = [guess_pairs(planted, twins[:count], called, seed=seed) for called in pair_calls(count)]
             yield _row(str(arm), int(str(dose)), "pairs", how.score, count, bounding.of(seen, int(str(dose))))
 
 
-def _coins(shadows: ShadowScores | None, bounding: _Bounding, notes: list[str]) -> Iterator[EpsilonRow]:
+def _coins(shadows: ShadowScores | None, bounding: Bounding, notes: list[str]) -> Iterator[EpsilonRow]:
     if shadows is None:
         return
     before = len(notes)
@@ -252,7 +151,10 @@ def _coins(shadows: ShadowScores | None, bounding: _Bounding, notes: list[str]) 
             dataclasses.replace(guess_members(scores, inside, top, bottom, seed=shadows.seed), relation="replace")
             for top, bottom in calls
         ]
-        yield _row(arm, dose, "coins", SHADOW_SCORE, len(at), bounding.of(seen, dose))
+        held = bounding.of(seen, dose)
+        whose = "Of the training of the shadows: "
+        held = dataclasses.replace(held, statement=whose + held.statement[0].lower() + held.statement[1:])
+        yield _row(arm, dose, "coins", SHADOW_SCORE, len(at), held)
     if not found and len(notes) == before:
         notes.append("No bound from coins: no shadow was attacked in turn (see the notes of the shadows).")
 
@@ -267,7 +169,7 @@ def _attack(shadows: ShadowScores, numbers: set[int]) -> Trials | None:
     return None
 
 
-def _extractions(frame: pl.DataFrame, size: int, bounding: _Bounding) -> Iterator[EpsilonRow]:
+def _extractions(frame: pl.DataFrame, size: int, bounding: Bounding) -> Iterator[EpsilonRow]:
     said = frame.filter(
         (pl.col("measure") == "greedy_recovery")
         & (pl.col("probe") == "hidden")
@@ -286,10 +188,12 @@ def _extractions(frame: pl.DataFrame, size: int, bounding: _Bounding) -> Iterato
             copies=copies,
             upper=upper,
         )
-        yield _row(str(arm), copies, "extraction", None, len(part), bound)
+        held = Held(bound, bound.upper, bound.verdict, bound.statement)
+        yield _row(str(arm), copies, "extraction", None, len(part), held)
 
 
-def _row(arm: str, dose: int, audit: Audit, score: str | None, canaries: int, bound: EpsilonBound) -> EpsilonRow:
+def _row(arm: str, dose: int, audit: Audit, score: str | None, canaries: int, held: Held) -> EpsilonRow:
+    bound = held.bound
     return EpsilonRow(
         arm=arm,
         dose=dose,
@@ -303,9 +207,9 @@ def _row(arm: str, dose: int, audit: Audit, score: str | None, canaries: int, bo
         eps_low=_finite(bound.eps_low),
         mu_low=bound.mu_low,
         reach=_finite(bound.reach),
-        upper=None if bound.upper is None else _finite(bound.upper),
-        verdict=bound.verdict,
-        statement=bound.statement,
+        upper=None if held.upper is None else _finite(held.upper),
+        verdict=held.verdict,
+        statement=held.statement,
     )
 
 

@@ -10,6 +10,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from davylamp.bounds.claims import ApproxDP, Claim, GaussianDP
+from davylamp.bounds.epsilon import Relation
 from davylamp.scoring.extraction_verdict import judge_extraction
 
 
@@ -20,6 +21,8 @@ class ClaimSpec(BaseModel):
         epsilon: privacy loss in nats.
         delta: of (epsilon, delta)-DP.
         mu: of Gaussian DP, instead of the two.
+        relation: what neighbouring data sets of the claim differ by: a record that is added or removed, or one that
+            is replaced by another. Accountants of Poisson-sampled DP-SGD speak of the first.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,6 +30,7 @@ class ClaimSpec(BaseModel):
     epsilon: float | None = Field(None, ge=0, allow_inf_nan=False)
     delta: float = Field(0.0, ge=0, lt=1)
     mu: float | None = Field(None, ge=0, allow_inf_nan=False)
+    relation: Relation = "add or remove"
 
     @model_validator(mode="after")
     def _one_claim(self) -> ClaimSpec:
@@ -40,6 +44,13 @@ class ClaimSpec(BaseModel):
         if self.mu is not None:
             return GaussianDP(self.mu)
         return ApproxDP(self.epsilon or 0.0, self.delta)
+
+    def under(self, relation: Relation) -> Claim:
+        """The curve for a bound under another relation: replacing a record is removing one and adding one.
+
+        A claim for replacing records holds of extraction too, whose bound holds under either relation.
+        """
+        return self.claim.group(2) if (self.relation, relation) == ("add or remove", "replace") else self.claim
 
 
 def extraction_verdicts(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from davylamp.errors import RunFolderError
 from davylamp.measures.shadow_results import ONLINE
+from davylamp.measures.shadow_results import SCORES as SHADOW_SCORES
 from davylamp.secrets import stream
 from davylamp.verdict.membership_model import Halves, MembershipCell, MembershipComparison, MembershipResult
 from davylamp.verdict.roc import OperatingPoint, auc, operating_point, roc
@@ -32,6 +33,7 @@ class _Arm:
     halves: Halves
     doses: NDArray[np.int64]
     values: Mapping[tuple[str, str], tuple[Array, Array]]
+    members: tuple[str, ...] = ()
     null_doses: NDArray[np.int64] | None = None
 
     def like(self, key: tuple[str, str], dose: int | None) -> NDArray[np.bool_]:
@@ -81,9 +83,10 @@ def membership_result(
     for arm in arms:
         for (score, span), (inside, outside) in arm.values.items():
             for dose in (None, *sorted({int(each) for each in arm.doses})):
-                chosen = inside if dose is None else inside[arm.doses == dose]
+                chosen = np.ones(inside.size, dtype=bool) if dose is None else arm.doses == dose
                 if arm.like((score, span), dose).any():
-                    cells.append(_cell(arm, dose, (score, span), chosen, outside, fprs, confidence))
+                    names = [name for name, held in zip(arm.members, chosen, strict=True) if held]
+                    cells.append(_cell(arm, dose, (score, span), (names, inside[chosen]), outside, fprs, confidence))
         compared += _comparisons(arm, fprs, confidence)
         sentences += _underpowered(arm, next(cell for cell in cells if cell.arm == arm.name).points)
     return MembershipResult(
@@ -144,14 +147,16 @@ def _cell(
     arm: _Arm,
     dose: int | None,
     key: tuple[str, str],
-    inside: Array,
+    own: tuple[Sequence[str], Array],
     outside: Array,
     fprs: Sequence[float],
     confidence: float,
 ) -> MembershipCell:
+    names, inside = own
     like = arm.like(key, dose)
     choosing, realising = arm.split(outside, like)
     outside = outside[like]
+    points = tuple(operating_point(inside, choosing, realising, fpr, confidence) for fpr in fprs)
     return MembershipCell(
         arm=arm.name,
         dose=dose,
@@ -160,14 +165,24 @@ def _cell(
         members=inside.size,
         nonmembers=outside.size,
         auc=auc(inside, outside, confidence),
-        points=tuple(operating_point(inside, choosing, realising, fpr, confidence) for fpr in fprs),
+        points=points,
+        found=tuple(_found(names, inside, point.threshold) for point in points),
         roc=tuple(roc(inside, outside)),
     )
 
 
+def _found(names: Sequence[str], inside: Array, threshold: float | None) -> tuple[str, ...]:
+    """The members above a threshold."""
+    if threshold is None:
+        return ()
+    return tuple(name for name, value in zip(names, inside, strict=True) if value > threshold)
+
+
 def _comparisons(arm: _Arm, fprs: Sequence[float], confidence: float) -> Iterator[MembershipComparison]:
     for (score, span), values in arm.values.items():
-        if score != BASELINE and (BASELINE, span) in arm.values:
+        # Scores from shadows read the reply where others read the whole record: another text is no comparison.
+        other_text = span == "record" and score in SHADOW_SCORES
+        if score != BASELINE and (BASELINE, span) in arm.values and not other_text:
             both = (arm.values[BASELINE, span], values)
             yield _compared(arm, span, (BASELINE, score), both, fprs, confidence)
 
@@ -247,4 +262,4 @@ def _arm(name: str, frame: pl.DataFrame, seed: int, null_doses: Mapping[str, int
         values[str(score), str(span)] = (all_values[: len(members)], all_values[len(members) :])
     order = [*halves.choosing, *halves.realising]
     stood = None if null_doses is None else np.array([null_doses.get(canary, 0) for canary in order], dtype=np.int64)
-    return _Arm(name, halves, members["dose"].to_numpy(), values, stood)
+    return _Arm(name, halves, members["dose"].to_numpy(), values, tuple(members["canary"]), stood)

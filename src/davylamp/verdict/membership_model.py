@@ -41,6 +41,7 @@ class MembershipCell(_Strict):
         nonmembers: how many, both halves together.
         auc: on all of them.
         points: true-positive rates at the false-positive rates asked for.
+        found: ids of the members above the threshold of each of ``points``; none where it is underpowered.
         roc: corners of the ROC curve, (false-positive rate, true-positive rate) from (0, 0) to (1, 1), on all of them.
             On log axes it begins at ``1 / nonmembers``.
     """
@@ -54,6 +55,7 @@ class MembershipCell(_Strict):
     auc: Auc
     points: tuple[OperatingPoint, ...]
     roc: tuple[tuple[float, float], ...]
+    found: tuple[tuple[str, ...], ...] = ()
 
     def point(self, fpr: float) -> OperatingPoint:
         """The operating point at a false-positive rate.

@@ -29,8 +29,9 @@ class AucDifference:
         high: upper end.
         p: of the two-sided test of no difference.
         confidence: of the interval.
-        method: ``delong`` for correlated AUCs, or ``hoeffding``, which holds for every distribution, where too few
-            canaries tell the two apart.
+        method: ``delong`` for correlated AUCs; ``hoeffding``, which holds for every distribution, where too few
+            canaries tell the two apart; ``same order`` where both order every member and non-member alike, so that no
+            such canary could tell them apart.
     """
 
     value: float
@@ -38,7 +39,7 @@ class AucDifference:
     high: float
     p: float
     confidence: float
-    method: Literal["delong", "hoeffding"]
+    method: Literal["delong", "hoeffding", "same order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ def auc_difference(
     if (below.size, above.size) != (other_below.size, other_above.size):
         shapes = f"{other_below.size} members and {other_above.size} non-members"
         raise InputError(Fault("second", shapes, f"the canaries of the first: {below.size} and {above.size}"))
+    if _same_order(first, second):
+        return AucDifference(0.0, 0.0, 0.0, 1.0, confidence, "same order")
     members, nonmembers = other_below - below, other_above - above
     value = float(members.mean())
     error, freedom = welch(members, nonmembers)
@@ -94,6 +97,12 @@ def auc_difference(
     reach = math.sqrt(2 * math.log(2 / (1 - confidence)) / pairs)
     p = min(1.0, 2 * math.exp(-pairs * value**2 / 2))
     return AucDifference(value, max(-1.0, value - reach), min(1.0, value + reach), p, confidence, "hoeffding")
+
+
+def _same_order(first: tuple[ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike]) -> bool:
+    """Whether one score is a rising function of the other on these canaries, ties included."""
+    one, other = (np.concatenate([np.asarray(part, dtype=np.float64) for part in pair]) for pair in (first, second))
+    return bool(np.array_equal(stats.rankdata(one), stats.rankdata(other)))
 
 
 def decisions(first: ArrayLike, first_threshold: float, second: ArrayLike, second_threshold: float) -> Decisions:
