@@ -159,10 +159,10 @@ def test_variants_of_several_arms_are_named_by_both(tmp_path: Path) -> None:
     assert f"Variants: {', '.join(labels)};" in read(render(data)).all("header")[0].text
 
 
-def test_beyond_six_series_colour_and_shape_together_stay_different() -> None:
-    looks = [(svg.hue(index), svg.shape(index), svg.dash(index)) for index in range(36)]
-    assert len({(hue, shape) for hue, shape, _ in looks}) == 36
-    assert [hue for hue, _, _ in looks[:6]] == list(range(6))
+def test_beyond_eight_series_colour_and_shape_together_stay_different() -> None:
+    looks = [(svg.hue(index), svg.shape(index), svg.dash(index)) for index in range(64)]
+    assert len({(hue, shape) for hue, shape, _ in looks}) == 64
+    assert [hue for hue, _, _ in looks[:8]] == list(range(8))
 
 
 # The section

@@ -14,9 +14,9 @@ from davylamp.report.text import clean
 WIDE, NARROW, HALF = "wide", "narrow", "half"
 """Drawings for a page's whole width, for a telephone's, and one that suits both."""
 SIZES: Mapping[str, tuple[float, float]] = {WIDE: (880.0, 400.0), NARROW: (400.0, 380.0), HALF: (430.0, 340.0)}
-COLOURS = 6
-"""Colours of the style sheet for series, ``s0`` to ``s5``."""
-SHAPES = ("circle", "square", "triangle", "diamond", "wedge", "hexagon")
+COLOURS = 8
+"""Colours of the style sheet for series, ``s0`` to ``s7``."""
+SHAPES = ("circle", "square", "triangle", "diamond", "wedge", "hexagon", "plus", "hourglass")
 _SPELLED = {"view_box": "viewBox"}
 _CORNERS: Mapping[str, Sequence[tuple[float, float]]] = {
     "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
@@ -24,6 +24,11 @@ _CORNERS: Mapping[str, Sequence[tuple[float, float]]] = {
     "diamond": ((0, -1.3), (1.1, 0), (0, 1.3), (-1.1, 0)),
     "wedge": ((0, 1.2), (1.1, -0.8), (-1.1, -0.8)),
     "hexagon": ((1.1, 0), (0.55, 1), (-0.55, 1), (-1.1, 0), (-0.55, -1), (0.55, -1)),
+    "plus": (
+        *((-0.45, -1.3), (0.45, -1.3), (0.45, -0.45), (1.3, -0.45), (1.3, 0.45), (0.45, 0.45)),
+        *((0.45, 1.3), (-0.45, 1.3), (-0.45, 0.45), (-1.3, 0.45), (-1.3, -0.45), (-0.45, -0.45)),
+    ),
+    "hourglass": ((-1.2, -1.2), (1.2, -1.2), (0.3, 0), (1.2, 1.2), (-1.2, 1.2), (-0.3, 0)),
 }
 
 
@@ -88,7 +93,7 @@ def hue(arm: int) -> int:
 
 
 def shape(arm: int) -> str:
-    """Shape of an arm's marks. Where colours begin anew shapes are shifted, so that 36 arms differ in one or other."""
+    """Shape of an arm's marks. Where colours begin anew shapes are shifted, so that 64 arms differ in one or other."""
     return SHAPES[dash(arm)]
 
 
