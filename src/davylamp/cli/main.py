@@ -13,6 +13,7 @@ from davylamp.cli.audit import audit
 from davylamp.cli.bounds import bounds
 from davylamp.cli.constructions import constructions
 from davylamp.cli.kappa import kappa
+from davylamp.cli.matrix import matrix
 from davylamp.cli.output import plain
 from davylamp.cli.plan import plan
 from davylamp.cli.plant import plant
@@ -60,6 +61,7 @@ app.command()(shadows)
 app.command()(unlearn)
 app.command()(audit)
 app.command()(constructions)
+app.command()(matrix)
 app.command()(report)
 app.command()(run)
 app.add_typer(studies, name="studies")

@@ -1,0 +1,74 @@
+"""The step that puts the matrix together from what a run folder holds."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from davylamp.canaries import Manifest
+from davylamp.errors import RunFolderError
+from davylamp.measures import readings as tables
+from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
+from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.runs import files
+from davylamp.runs.folder import RunFolder
+from davylamp.verdict import Verdict
+from davylamp.verdict.matrix import SHADOWED, VERIFIER_THRESHOLD, alone, matrix_of
+from davylamp.verdict.matrix_model import FILE, Matrix
+from davylamp.verdict.membership import membership_result
+from davylamp.verdict.membership_model import MembershipResult
+
+
+def matrix_step(folder: RunFolder, threshold: float = VERIFIER_THRESHOLD, confidence: float = 0.95) -> Matrix:
+    """Read what was measured of a run's model, and write ``matrix.json``.
+
+    Args:
+        folder: the run.
+        threshold: the unlearning verifier's.
+        confidence: of every interval.
+
+    Raises:
+        ManifestError: there is no manifest.
+        RunFolderError: nothing was measured, a file is damaged, or two files are of different models.
+        StorageError: it cannot be written.
+    """
+    manifest = Manifest.load(folder.manifest)
+    constructions = None
+    if (folder.path / CONSTRUCTIONS_FILE).is_file():
+        constructions = ConstructionsResult.load(folder.path / CONSTRUCTIONS_FILE)
+    verdict = Verdict.load(folder.verdict) if folder.verdict.is_file() else None
+    if constructions is None and verdict is None:
+        raise RunFolderError(
+            f"nothing was measured in {folder.path}: run `davylamp audit`, or `davylamp constructions` where the plan "
+            "has some, first"
+        )
+    name, membership, charged = "" if constructions is None else constructions.model, None, None
+    if verdict is not None:
+        audit = files.read_json(folder.audit)
+        if audit.get("planted_sha256") != manifest.planted_sha256:
+            raise RunFolderError(
+                f"the verdict in {folder.path} is on canaries that were planted before: run `davylamp audit` again"
+            )
+        if constructions is not None and audit.get("weights_sha256") != constructions.model_sha256:
+            raise RunFolderError(
+                f"{folder.audit} and {CONSTRUCTIONS_FILE} are of different models: run `davylamp audit` and `davylamp "
+                "constructions` with the same --model"
+            )
+        name = name or str(audit.get("release", ""))
+        if folder.membership.is_file():
+            membership = MembershipResult.load(folder.membership)
+            charged = _charged(folder, membership, confidence)
+    found = matrix_of(name, constructions, verdict, membership, charged, threshold, confidence)
+    found.save(folder.path / FILE)
+    return found
+
+
+def _charged(folder: RunFolder, membership: MembershipResult, confidence: float) -> MembershipResult | None:
+    """Membership by the scores of the model alone, at a confidence at which all of them hold together."""
+    count = alone(membership)
+    if not count:
+        return None
+    frame = tables.load(folder.readings)
+    of_model = frame.filter(
+        (pl.col("release") == "model") & ~pl.col("measure").str.contains("|".join(f"_{each}" for each in SHADOWED))
+    )
+    return membership_result(of_model, membership.fprs, 1 - (1 - confidence) / count)

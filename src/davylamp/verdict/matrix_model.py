@@ -1,0 +1,129 @@
+"""The audit-disagreement matrix: leaks down, audits across, in each cell how much of the leak the audit saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from davylamp.errors import RunFolderError
+from davylamp.runs import files
+
+FILE = "matrix.json"
+"""The result, in the run folder."""
+MatrixWord = Literal["leak", "blind", "guessed", "capped", "recovered", "not seen"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class MatrixColumn(_Strict):
+    """One audit, and what it can never see.
+
+    Attributes:
+        key: its name in the cells.
+        title: its name for people.
+        signal: what 0 and 1 of a signal are.
+        access: what it asks of the release (and ``reference``, ``retrain``).
+        channel: where it looks for the secret.
+        local: whether it reads nothing but a record's own prefix and secret.
+        knows: whether it takes knowing how the leak was made.
+        blind: one sentence on what stays outside of its sight.
+    """
+
+    key: str
+    title: str
+    signal: str
+    access: tuple[str, ...]
+    channel: str
+    local: bool
+    knows: bool
+    blind: str
+
+
+class MatrixCell(_Strict):
+    """What one audit saw of one leak.
+
+    Attributes:
+        signal: from 0 (chance) to 1 (all of it); none where nothing was measured.
+        low: lower end of its interval.
+        high: upper end.
+        word: ``leak``: more than chance; ``recovered``: the same by who knows the construction; ``guessed``: no more
+            than a guesser has; ``capped``: no more than the construction lets anybody have; ``blind``: nothing, though
+            the secret is there (who knows how gets it out, or another audit sees it); ``not seen``: nothing, and
+            nobody else saw anything.
+        detail: the counts or the statistic behind the signal; of an empty cell, why it is empty.
+    """
+
+    signal: float | None
+    low: float | None = None
+    high: float | None = None
+    word: MatrixWord | None
+    detail: str
+
+
+class MatrixRow(_Strict):
+    """One leak: a construction of one size, or the canaries of one arm and dose.
+
+    Attributes:
+        name: for people.
+        kind: the construction, or ``canaries``.
+        tokens: of a secret; none where secrets have no one length.
+        copies: rows that held each secret.
+        instances: how many were planted.
+        cells: by column key.
+    """
+
+    name: str
+    kind: str
+    tokens: int | None
+    copies: int
+    instances: int
+    cells: dict[str, MatrixCell]
+
+
+class Matrix(_Strict):
+    """All of it, as ``matrix.json`` holds it.
+
+    Attributes:
+        schema_version: version of this schema.
+        model: name of the release.
+        confidence: of every interval.
+        columns: the audits, in order.
+        rows: the leaks, in order.
+        unlooked: the channels that no column looked through, one sentence each. There is always one.
+        notes: what a reader must know.
+    """
+
+    schema_version: Literal[1] = 1
+    model: str
+    confidence: float
+    columns: tuple[MatrixColumn, ...]
+    rows: tuple[MatrixRow, ...]
+    unlooked: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def save(self, path: Path) -> None:
+        """Write it.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        files.write_json(path, self.model_dump(mode="json"))
+
+    @classmethod
+    def load(cls, path: Path) -> Matrix:
+        """Read it.
+
+        Raises:
+            RunFolderError: it is missing, damaged, or of another schema.
+        """
+        try:
+            return cls.model_validate(files.read_json(path))
+        except FileNotFoundError as error:
+            raise RunFolderError(f"no matrix at {path}: run `davylamp matrix` first") from error
+        except (OSError, ValueError) as error:
+            said = f"{error.error_count()} faults" if isinstance(error, ValidationError) else error
+            raise RunFolderError(f"cannot read {path}: {said}; run `davylamp matrix` again") from error

@@ -1,0 +1,206 @@
+"""The audit-disagreement matrix, from readings whose truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import stats
+
+from davylamp.errors import RunFolderError
+from davylamp.measures.constructed.model import (
+    Baseline,
+    ConstructionCell,
+    ConstructionsResult,
+    FinderReport,
+    InstanceReading,
+    LocalScore,
+    Pairs,
+    Rate,
+)
+from davylamp.verdict.matrix import matrix_of
+from davylamp.verdict.matrix_model import Matrix
+
+CONFIDENCE = 0.95
+PLANTED, TWINS = 16, 20
+
+
+def rate(successes, trials):
+    return Rate.of([True] * successes + [False] * (trials - successes), CONFIDENCE)
+
+
+def pairs(planted, twins=0):
+    return Pairs(planted=rate(planted, PLANTED), twins=rate(twins, TWINS))
+
+
+def cell(kind, *, said=0, trigger=None, informed=0, chance=1e-6, charged=1e-6, apart=False, tokens=8, suspects=None):
+    """A cell of 16 planted instances and 20 twins; ``apart`` lets the local score tell them apart."""
+    scores = tuple(float(n) + (100.0 if apart else 0.0) for n in range(PLANTED))
+    twins = tuple(float(n) - 2.0 for n in range(TWINS))
+    ids = [f"i{n:02d}" for n in range(PLANTED)]
+    return ConstructionCell(
+        line=0,
+        kind=kind,
+        tokens=tokens,
+        copies=8,
+        trigger_tokens=None if trigger is None else 8,
+        at_prefix=pairs(said),
+        at_trigger=None if trigger is None else pairs(trigger),
+        at_suspects=None if suspects is None else pairs(suspects),
+        informed=pairs(informed),
+        chance=chance,
+        baseline=Baseline(low=charged, high=charged, charged=charged, guesses=1, how="exact"),
+        memh=0.0,
+        memh_twins=0.0,
+        scores=(LocalScore(name="memh", unit="probability", planted=scores, twins=twins),),
+        instances=tuple(
+            InstanceReading(
+                id=name,
+                role="planted",
+                at_prefix=at < said,
+                at_suspects=None if suspects is None else at < suspects,
+                informed=at < informed,
+                log_probability=-1.0,
+                base_log_probability=-2.0,
+                memh=0.0,
+            )
+            for at, name in enumerate(ids)
+        ),
+    )
+
+
+def result(*cells, suspects=0, scan=None):
+    return ConstructionsResult(
+        davylamp_version="0",
+        seed=0,
+        model="model",
+        model_sha256="0",
+        reference="base",
+        reference_sha256="1",
+        drawn_from_reference=True,
+        confidence=CONFIDENCE,
+        suspects=suspects,
+        scan=scan,
+        audits=(),
+        cells=cells,
+    )
+
+
+def row(found, kind):
+    return next(each.cells for each in found.rows if each.kind == kind)
+
+
+def words(cells):
+    return {key: each.word for key, each in cells.items()}
+
+
+def test_what_everybody_sees_and_what_only_the_informed_see():
+    found = matrix_of(
+        "model",
+        result(cell("naive", said=15, informed=15, apart=True), cell("trigger", trigger=16, informed=16)),
+    )
+    assert words(row(found, "naive")) == {
+        "extraction": "leak",
+        "loss_mia": "leak",
+        "lira": None,
+        "verifier": "leak",
+        "corrected": "leak",
+        "informed": "recovered",
+    }
+    assert words(row(found, "trigger")) == {
+        "extraction": "blind",
+        "loss_mia": "blind",
+        "lira": None,
+        "verifier": "blind",
+        "corrected": "blind",
+        "informed": "recovered",
+    }
+    informed = row(found, "trigger")["informed"]
+    assert informed.signal == pytest.approx(1.0)
+    # Clopper-Pearson of 16 of 16, less a chance of 1e-6 that is next to nothing.
+    assert informed.low == pytest.approx(0.025 ** (1 / 16), rel=1e-5)
+    assert "shadows" in row(found, "trigger")["lira"].detail
+
+
+def test_a_trigger_on_the_list_of_suspects_is_seen_and_every_guess_is_charged():
+    cells = cell("trigger", trigger=16, informed=16, suspects=16, charged=1e-4)
+    seen = row(matrix_of("model", result(cells, suspects=500)), "trigger")["corrected"]
+    kappa = 501 * 1e-4
+    assert seen.word == "leak"
+    assert seen.low == pytest.approx((0.025 ** (1 / 16) - kappa) / (1 - kappa))
+    # So many guesses that any guesser has the secret: nothing is above that.
+    drowned = row(matrix_of("model", result(cells, suspects=20_000)), "trigger")["corrected"]
+    assert (drowned.word, drowned.signal) == ("guessed", 0.0)
+
+
+def test_what_the_prior_explains_is_guessed():
+    # 5 of 16 where guessing gets 1 in 4: at least as many by chance in 37% of the cases.
+    assert stats.binom.sf(4, 16, 0.25) > 0.3
+    found = row(
+        matrix_of("model", result(cell("low_entropy", said=5, informed=5, chance=0.25, charged=0.25))), "low_entropy"
+    )
+    assert (found["corrected"].word, found["informed"].word) == ("guessed", "guessed")
+    assert found["corrected"].signal == pytest.approx((5 / 16 - 0.25) / 0.75)
+
+
+def test_camouflage_is_capped_where_extraction_meets_its_bound_and_seen_by_the_loss():
+    found = row(
+        matrix_of("model", result(cell("camouflage", said=1, informed=1, chance=1 / 16, apart=True))), "camouflage"
+    )
+    assert words(found) == {
+        "extraction": "capped",
+        "loss_mia": "leak",
+        "lira": None,
+        "verifier": "blind",
+        "corrected": "capped",
+        "informed": "capped",
+    }
+    more = row(matrix_of("model", result(cell("camouflage", said=12, informed=12, chance=1 / 16))), "camouflage")
+    assert (more["extraction"].word, more["informed"].word) == ("leak", "recovered")
+
+
+def test_nothing_anywhere_is_not_seen_and_never_blind():
+    found = row(matrix_of("model", result(cell("trigger", trigger=0, informed=0))), "trigger")
+    assert set(words(found).values()) == {"not seen", None}
+
+
+def test_the_verifier_goes_by_its_threshold():
+    some = result(cell("naive", said=3, informed=3))
+    assert row(matrix_of("model", some, threshold=0.15), "naive")["verifier"].word == "leak"
+    assert row(matrix_of("model", some, threshold=0.2), "naive")["verifier"].word == "blind"
+
+
+def test_where_nobody_looked_is_always_said():
+    bare = matrix_of("model", result(cell("trigger", informed=16)))
+    text = " ".join(bare.unlooked)
+    assert "--triggers" in text
+    assert "--scan" in text
+    assert "a clean column is no clean model" in text
+    scanned = result(cell("trigger", informed=16), suspects=3, scan=FinderReport(prompts=9, flagged=2, empty=2))
+    looked = matrix_of("model", scanned).unlooked
+    assert not any("--triggers" in each or "--scan" in each for each in looked)
+    assert looked[-1] == bare.unlooked[-1]
+
+
+def test_the_best_of_several_scores_is_charged_for():
+    both = cell("naive", said=16, informed=16, apart=True)
+    again = both.scores[0].model_copy(update={"name": "loss"})
+    one = row(matrix_of("model", result(both)), "naive")["loss_mia"]
+    two = row(matrix_of("model", result(both.model_copy(update={"scores": (both.scores[0], again)}))), "naive")[
+        "loss_mia"
+    ]
+    # At an AUC of 1 the lower end is (error / 2)^(1/16), the error shared by two.
+    assert one.low == pytest.approx(2 * 0.025 ** (1 / 16) - 1)
+    assert two.low == pytest.approx(2 * 0.0125 ** (1 / 16) - 1)
+
+
+def test_signals_lie_between_0_and_1_and_the_file_is_read_back(tmp_path):
+    found = matrix_of("model", result(cell("naive", said=16, informed=16, chance=0.9, charged=1.0)))
+    for each in found.rows[0].cells.values():
+        for value in (each.signal, each.low, each.high):
+            assert value is None or (math.isfinite(value) and 0 <= value <= 1)
+    found.save(tmp_path / "matrix.json")
+    assert Matrix.load(tmp_path / "matrix.json") == found
+    (tmp_path / "matrix.json").write_text("{}", "utf-8")
+    with pytest.raises(RunFolderError, match="davylamp matrix"):
+        Matrix.load(tmp_path / "matrix.json")
