@@ -50,7 +50,8 @@ def train(
     folder = RunFolder(run)
     with locked(run, make=False):
         made = train_step(folder, model, how, seed, chat_template, threads, Reporter(quiet or as_json))
-    losses = made.pop("losses")
+    # A private training may have drawn no row at all.
+    losses = made.pop("losses") or [None]
     if as_json:
         del made["learning_rates"]
         emit_json({"trained": str(folder.model), "first_loss": losses[0], "last_loss": losses[-1], **made})
@@ -60,11 +61,16 @@ def train(
         [
             f"preflight: all {checked['occurrences']} occurrences of {checked['canaries']} canaries receive loss",
             f"trained {made['trainable']:,} of {made['parameters']:,} parameters for {made['steps']} steps in "
-            f"{made['seconds']:.0f} s; loss {losses[0]:.2f} -> {losses[-1]:.2f} nats a token",
+            f"{made['seconds']:.0f} s; {_course(losses)}",
             *_private(made["dp"]),
             f"model: {folder.model}",
         ]
     )
+
+
+def _course(losses: list[float | None]) -> str:
+    first, last = losses[0], losses[-1]
+    return "no row was drawn" if first is None or last is None else f"loss {first:.2f} -> {last:.2f} nats a token"
 
 
 def _private(dp: dict[str, Any] | None) -> list[str]:

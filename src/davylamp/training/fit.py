@@ -38,7 +38,7 @@ class FitReport:
         trainable: parameters that were trained.
         parameters: parameters of the model, tied ones counted once.
         dp: the claim and the self-checks of a private training (see :mod:`davylamp.training.dp`), as plain data; its
-            ``losses`` leave out the steps that drew no row. None of any other training.
+            ``losses`` leave out the steps that drew no token to train on. None of any other training.
     """
 
     steps: int

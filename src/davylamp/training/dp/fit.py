@@ -66,7 +66,7 @@ def fit_private(
         plan: rate, steps and noise, where they do not follow from the number of rows.
 
     Returns:
-        The trained model and what happened; ``losses`` has an entry for each step that drew a row.
+        The trained model and what happened; ``losses`` has an entry for each step that drew a token to train on.
 
     Raises:
         MissingExtraError: opacus is not installed.
