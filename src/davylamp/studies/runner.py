@@ -14,16 +14,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from davylamp.canaries import Plan
+from davylamp.canaries.constructions import Maker
+from davylamp.canaries.constructions.laying import check_held_out
 from davylamp.canaries.drafts import places
 from davylamp.canaries.plant import background
 from davylamp.errors import PlantingError, RunFolderError, TrainingError
+from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, digest, locked
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.runs.workers import end_with_parent
-from davylamp.studies import auditing, steps
+from davylamp.studies import auditing, constructing, steps
 from davylamp.studies.recipe import Recipe
 from davylamp.studies.shadow_preparing import ShadowRequest
 from davylamp.studies.utility import utility_step
@@ -102,6 +105,7 @@ def check_layouts(tasks: Sequence[Task], corpus_rows: int) -> None:
         rows = min(task.plan.rows or corpus_rows, corpus_rows) * task.plan.repeat
         try:
             places(task.plan, rows)
+            check_held_out(task.plan.constructions, corpus_rows, task.plan.rows)
         except PlantingError as error:
             faults.setdefault(str(error), []).append(task.folder.name)
     if faults:
@@ -221,9 +225,12 @@ class _Work:
         """Plant, train, audit."""
         recipe, folder, task = self._recipe, self._folder, self._task
         key: dict[str, Any] = {"corpus": self._corpus.sha256, "plan": task.plan.model_dump(mode="json")}
+        if task.plan.constructions:
+            # Their secrets come from the model that training begins from.
+            key |= self._training_key()
         with self._step("plant", key, folder.planted, folder.manifest) as todo:
             if todo:
-                steps.plant_step(folder, self._corpus, task.plan, replace=True)
+                steps.plant_step(folder, self._corpus, task.plan, self._maker(), replace=True)
         key |= self._training_key()
         with self._step("train", key, folder.model, folder.training) as todo:
             if todo:
@@ -246,6 +253,21 @@ class _Work:
                     shadows=ShadowRequest(corpus=self._corpus, jobs=1),
                 )
                 auditing.audit_step(folder, request, self._reporter)
+        if task.plan.constructions:
+            self._constructions(key)
+
+    def _maker(self) -> Maker | None:
+        """The base model, where the plan has constructions, which are drawn from it."""
+        if not self._task.plan.constructions:
+            return None
+        return constructing.maker_of(self._recipe.model, self._recipe.training.style, threads=self._task.threads)
+
+    def _constructions(self, key: Mapping[str, Any]) -> None:
+        """Read the constructions by every audit but the scan, which takes longest and is asked for by its own verb."""
+        with self._step("constructions", key, self._folder.path / CONSTRUCTIONS_FILE) as todo:
+            if todo:
+                request = constructing.ConstructionsRequest(self._recipe.model, threads=self._task.threads)
+                constructing.constructions_step(self._folder, request, self._reporter)
 
     def clean(self) -> None:
         """Train on the background as it was, and measure utility."""

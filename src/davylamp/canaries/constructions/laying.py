@@ -33,7 +33,7 @@ def check_held_out(lines: Sequence[Construction], corpus_rows: int, taken: int |
     if wanted > left:
         raise PlantingError(
             f"constructions need {wanted} held-out prefixes, one for each instance and twin, but of the corpus' "
-            f"{corpus_rows:,} rows {left:,} are left out of training: set plan.rows to "
+            f"{corpus_rows:,} rows only {left:,} are left out of training: set plan.rows to "
             f"{max(0, corpus_rows - wanted):,} or less, lower groups or twins, or take a larger corpus"
         )
 

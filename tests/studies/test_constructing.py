@@ -1,0 +1,88 @@
+"""Constructions within a recipe: planted with its model, trained on, read, and left alone when all is done."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from davylamp.canaries import Manifest
+from davylamp.errors import InputError, ModelError, PlantingError
+from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.measures.constructed.settings import ConstructedSettings
+from davylamp.runs.config import validate
+from davylamp.runs.folder import RunFolder
+from davylamp.studies.constructing import ConstructionsRequest, constructions_step
+from davylamp.studies.recipe import Recipe
+from davylamp.studies.runner import run_recipe
+from davylamp.studies.steps import train_step
+from davylamp.training.spec import TrainingSpec
+from support.recipes import tiny_plan, tiny_recipe, write_corpus
+from support.tiny_models import build_tiny
+
+SMALL = {"groups": 1, "twins": 1, "copies": 1, "secret_tokens": 2}
+LINES = [{"kind": "naive", **SMALL}, {"kind": "trigger", **SMALL, "trigger_tokens": 6}, {"kind": "pair", **SMALL}]
+QUICK = ConstructedSettings(max_expansions=0, repeated=0)
+
+
+def recipe_of(place, rows=30, **changes):
+    torch.set_num_threads(1)
+    model = build_tiny(place / "model")
+    plan = tiny_plan(arms={"redacted": {"context": "redacted"}}, doses=[1], rows=24, constructions=LINES, **changes)
+    return validate(Recipe, tiny_recipe(write_corpus(place / "c.jsonl", rows), model, plan=plan, utility=None))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    place = tmp_path_factory.mktemp("constructing")
+    recipe = recipe_of(place)
+    outcome = run_recipe(recipe, place / "out", jobs=1, threads=1)
+    return recipe, place, outcome
+
+
+def test_a_recipe_plants_with_its_model_and_reads_what_it_planted(done):
+    recipe, place, outcome = done
+    folder = RunFolder(place / "out" / "runs" / "redacted-s0")
+    section = Manifest.load(folder.manifest).constructions
+    assert section.base == recipe.model
+    result = ConstructionsResult.load(folder.path / "constructions.json")
+    assert [(cell.kind, cell.tokens) for cell in result.cells] == [("naive", 2), ("trigger", 2), ("pair", 2)]
+    assert result.drawn_from_reference
+    assert result.repetition.prompts > 0
+    assert {step.split("/")[1] for step in outcome.seconds} >= {"plant", "train", "audit", "constructions"}
+
+
+def test_a_second_run_does_nothing_again(done):
+    recipe, place, _ = done
+    assert not run_recipe(recipe, place / "out", jobs=1, threads=1).seconds
+
+
+def test_the_neighbour_is_trained_and_compared_like_any_run(done):
+    recipe, place, _ = done
+    folder = RunFolder(place / "out" / "runs" / "redacted-s0")
+    beside = RunFolder(folder.path / "neighbour")
+    train_step(beside, recipe.model, TrainingSpec(batch_size=4, precision="float32"), 0, threads=1)
+    request = ConstructionsRequest(recipe.model, neighbour=str(beside.model), settings=QUICK, threads=1)
+    pair = constructions_step(folder, request).cells[2].pair
+    assert set(pair.counterfactual) == set(pair.floors) == {"h", "loss"}
+    same = ConstructionsRequest(recipe.model, neighbour=str(folder.model), settings=QUICK, threads=1)
+    assert constructions_step(folder, same).cells[2].pair.counterfactual == {"h": 0.0, "loss": 0.0}
+
+
+def test_another_style_than_that_of_the_training_is_refused(done):
+    recipe, place, _ = done
+    folder = RunFolder(place / "out" / "runs" / "redacted-s0")
+    with pytest.raises(InputError, match="--style is 'plain'; allowed: auto, as the model was trained"):
+        constructions_step(folder, ConstructionsRequest(recipe.model, style="plain", settings=QUICK))
+
+
+def test_a_reference_with_another_tokenizer_is_refused(done):
+    _, place, _ = done
+    folder = RunFolder(place / "out" / "runs" / "redacted-s0")
+    with pytest.raises(ModelError, match="the reference embedded has another tokenizer"):
+        constructions_step(folder, ConstructionsRequest("embedded", settings=QUICK))
+
+
+def test_too_few_held_out_rows_are_said_before_anything_is_trained(tmp_path):
+    with pytest.raises(PlantingError, match=r"redacted-s0: constructions need 6 held-out prefixes, .* only 2 are left out"):
+        run_recipe(recipe_of(tmp_path, rows=26), tmp_path / "out", jobs=1, threads=1)
+    assert not (tmp_path / "out" / "runs").exists()
