@@ -15,6 +15,7 @@ from markupsafe import Markup
 from davylamp.report import (
     cue_tables,
     figures,
+    matrix_view,
     medians,
     membership,
     membership_figures,
@@ -33,6 +34,8 @@ from davylamp.verdict.model import Rate
 from davylamp.verdict.statistics import trials_to_rule_out
 
 TEMPLATES = Path(__file__).parent / "templates"
+STYLES = ("report.css", "matrix.css")
+"""Style sheets, in the order in which they count."""
 SIGNS: Mapping[str, str] = {"leak": "▲", "not seen": "○", "underpowered": "◇", "no verdict": "✕"}
 """A sign for each verdict, so that none is told by its colour alone."""
 SHAPE_SIGNS: Mapping[str, str] = {"held": "✓", "held in part": "◐", "not held": "✕", "too few pairs": "?"}
@@ -52,7 +55,7 @@ def render(data: ReportData) -> str:
     Returns:
         HTML; the same for the same data.
     """
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    style = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in STYLES)
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     groups = view.groups(data)
     page = _environment().get_template("report.html.j2")
@@ -64,6 +67,7 @@ def render(data: ReportData) -> str:
         findings=findings(data.runs),
         failed=[run for run in data.runs if not run.verdict.given],
         member_runs=[run for run in data.runs if any((run.membership, run.shadows, run.epsilon))],
+        matrices=matrix_view.parts(data.runs),
         rules=view.rules(data),
         ruled_out=view.ruled_out(data),
         distinct_examples=view.examples(data),
@@ -118,6 +122,7 @@ def _environment() -> Environment:
         dig=view.dig,
         figure=view.figure,
         figures=figures,
+        matrix_view=matrix_view,
         interval=text.interval,
         membership=membership,
         member_figures=membership_figures,

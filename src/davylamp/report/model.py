@@ -10,6 +10,7 @@ from davylamp.report.membership_model import Membership, Shadows
 from davylamp.report.study import StudyResult
 from davylamp.verdict import Verdict
 from davylamp.verdict.epsilon import EpsilonResult
+from davylamp.verdict.matrix_model import Matrix
 from davylamp.verdict.model import Rate, Word
 
 
@@ -165,6 +166,7 @@ class Run(_Strict):
         membership: what membership scores tell, if they were taken.
         shadows: what shadow models say, if any were trained.
         epsilon: lower bounds on epsilon, if they were worked out.
+        matrix: what each audit saw of each leak, if it was put together.
         examples: one carrier for each arm, as trained and as asked; unless secrets are asked for, they are masked,
             and where canaries are written into rows of the user's corpus, the template stands for those rows.
     """
@@ -185,6 +187,7 @@ class Run(_Strict):
     membership: Membership | None = None
     shadows: Shadows | None = None
     epsilon: EpsilonResult | None = None
+    matrix: Matrix | None = None
     examples: tuple[dict[str, str], ...]
 
 

@@ -1,0 +1,91 @@
+"""Reading the matrix of a run, which is shown only while it is what the folder's own files say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+from davylamp.errors import RunFolderError
+from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS
+from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.verdict import Verdict
+from davylamp.verdict.matrix import matrix_of
+from davylamp.verdict.matrix_columns import LOSS, VERIFIER
+from davylamp.verdict.matrix_model import FILE, Matrix, MatrixCell, MatrixRow
+from davylamp.verdict.membership_model import MembershipResult
+
+CANARIES = "canaries"
+"""The kind of rows that no construction hides."""
+NEAR = 1e-6
+"""How far signals may lie apart that are the same but for the rounding of another machine."""
+
+
+def matrix_of_run(folder: Path, verdict: Verdict, audited_sha256: object) -> Matrix | None:
+    """The matrix of a run's model, where it was put together.
+
+    The file names its model, but no hash of it: so it is put together again from what the folder holds now, and
+    refused if that is something else. Left out are the verifier's words, whose threshold is the user's, and what the
+    charge for the strongest score does to its interval. Sentences on the audits and on where nobody looked are those of
+    now.
+
+    Args:
+        folder: the run folder.
+        verdict: on its canaries.
+        audited_sha256: hash of the weights that the verdict is on.
+
+    Raises:
+        RunFolderError: the file is damaged, or older than what the folder holds now.
+    """
+    if not (folder / FILE).is_file():
+        return None
+    found = Matrix.load(folder / FILE)
+    constructions = ConstructionsResult.load(folder / CONSTRUCTIONS) if (folder / CONSTRUCTIONS).is_file() else None
+    if constructions is not None and constructions.model_sha256 != audited_sha256:
+        raise RunFolderError(
+            f"{folder / CONSTRUCTIONS} and the verdict are on different models: run `davylamp audit` and `davylamp "
+            "constructions` with the same --model, then `davylamp matrix`"
+        )
+    path = folder / "membership.json"
+    membership = MembershipResult.load(path) if path.is_file() else None
+    name = found.model if constructions is None else constructions.model
+    # The strongest score's intervals are wider in the file: they are charged for the choice.
+    now = matrix_of(name, constructions, verdict, membership, charged=membership, confidence=found.confidence)
+    keys = [[column.key for column in each.columns] for each in (found, now)]
+    if found.model != name or keys[0] != keys[1] or not _same_rows(found.rows, now.rows):
+        raise RunFolderError(
+            f"{folder / FILE} is not what the folder's other files say now (another planting, another model, audits "
+            "that were run after it, or another davylamp): run `davylamp matrix` again, or remove it"
+        )
+    return found.model_copy(update={"columns": now.columns, "unlooked": now.unlooked, "notes": now.notes})
+
+
+def _same_rows(found: Iterable[MatrixRow], now: Iterable[MatrixRow]) -> bool:
+    one, other = list(found), list(now)
+    return len(one) == len(other) and all(_same_row(*both) for both in zip(one, other, strict=True))
+
+
+def _same_row(found: MatrixRow, now: MatrixRow) -> bool:
+    return (
+        found.model_dump(exclude={"cells"}) == now.model_dump(exclude={"cells"})
+        and found.cells.keys() == now.cells.keys()
+        and all(_same_cell(found.kind, key, cell, now.cells[key]) for key, cell in found.cells.items())
+    )
+
+
+def _same_cell(kind: str, key: str, found: MatrixCell, now: MatrixCell) -> bool:
+    free_interval = (kind, key) == (CANARIES, LOSS.key)
+    if found.signal is None or now.signal is None or found.low is None or found.high is None or found.word is None:
+        return found.model_copy(update={"detail": now.detail}) == now
+    ends = free_interval or (_near(found.low, now.low) and _near(found.high, now.high))
+    words = free_interval or key == VERIFIER.key or _word(found) == _word(now)
+    return _near(found.signal, now.signal) and ends and words
+
+
+def _word(cell: MatrixCell) -> str | None:
+    # Which of the two it is may hang on the verifier.
+    return "not seen" if cell.word == "blind" else cell.word
+
+
+def _near(one: float, other: float | None) -> bool:
+    return other is not None and math.isclose(one, other, abs_tol=NEAR)
