@@ -127,7 +127,8 @@ def _strongest(cell: ConstructionCell, confidence: float) -> MatrixCell:
     each = 1 - (1 - confidence) / len(cell.scores)
     found = [(auc(score.planted, score.twins, each), score.name) for score in cell.scores]
     best, name = max(found, key=lambda pair: pair[0].value)
-    detail = f"{name}: AUC {best.value:.2f} [{best.low:.2f}, {best.high:.2f}], the best of {len(found)} scores"
+    several = f", the best of {len(found)} scores" if len(found) > 1 else ""
+    detail = f"{name}: AUC {best.value:.2f} [{best.low:.2f}, {best.high:.2f}]{several}"
     return auc_cell(best.value, best.low, best.high, detail)
 
 
@@ -151,8 +152,9 @@ def _corrected(cell: ConstructionCell, result: ConstructionsResult, confidence: 
     if cell.kind == "camouflage":
         # The text itself leaves so many open: that is what its best guesser has.
         kappa = min(1.0, max(kappa, cell.chance * guesses))
+    count_of = f"{guesses} guesses get" if guesses > 1 else "one guess gets"
     tried = ", ".join(f"{count} {name}" if name != "c" else name for name, count in looked.items() if count)
-    detail = f"{sum(hits)} of {len(hits)} came out after {tried}; {guesses} guesses get {kappa:.3g} without the release"
+    detail = f"{sum(hits)} of {len(hits)} came out after {tried}; {count_of} {kappa:.3g} without the release"
     found = corrected_cell(sum(hits), len(hits), kappa, confidence, words, detail)
     if cell.kind == "camouflage" and found.word == "not seen":
         return found.model_copy(update={"word": "capped"})
