@@ -118,6 +118,19 @@ def tables(root: Node) -> dict[str, list[list[str]]]:
     return found
 
 
+def test_a_reference_of_other_measures_is_no_model_before_fine_tuning(tmp_path: Path) -> None:
+    # Such a reference is asked with the secret hidden, and with nothing else.
+    before = {("hidden", "trained"): 0}
+    write_run(tmp_path, Case(arms={"plain": HOLDS}, contexts={"plain": "visible"}, cues=SAID, before=before))
+    data = collect(tmp_path)
+    assert {row.probe for row in data.runs[0].cues if row.release == "reference"} == {"hidden"}
+    root = read(render(data))
+    found = tables(root)
+    assert found
+    assert all(body[0][1:] == ["after fine-tuning"] for body in found.values())
+    assert "Before fine-tuning" not in root.all("main")[0].text
+
+
 def test_the_table_has_a_row_for_each_seed_and_what_was_read_before(study: tuple[ReportData, Node]) -> None:
     _, root = study
     body = tables(root)["key, dose 16"]

@@ -79,6 +79,11 @@ def first_tables(tables: Sequence[CueTable]) -> list[CueTable]:
     return list(found.values())
 
 
+def asked_before(run: Run) -> bool:
+    """Whether the model before fine-tuning was asked; a reference of other measures is asked without a code alone."""
+    return any(row.release == "reference" and row.probe != "hidden" for row in run.cues)
+
+
 def _belongs(series: Series, run: Run, row: CueRow) -> bool:
     return (run.variant, row.arm) == (series.variant, series.arm)
 
@@ -87,7 +92,7 @@ def _table(group: Group, series: Series, dose: int) -> CueTable:
     found = []
     for run in group.runs:
         own = [row for row in run.cues if _belongs(series, run, row) and row.dose == dose]
-        before = {row.probe: row for row in own if row.release == "reference"}
+        before = {row.probe: row for row in own if row.release == "reference"} if asked_before(run) else {}
         found += [(row, run, before.get(row.probe)) for row in own if row.release == "model"]
     found.sort(key=lambda each: (place(each[0].probe), each[1].verdict.seed, each[1].name))
     lines: list[CueLine] = []
