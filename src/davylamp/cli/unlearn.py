@@ -31,6 +31,12 @@ def unlearn(  # noqa: PLR0913 - an argument for each option
     canary: Annotated[
         list[str] | None, typer.Option("--canary", help="Forget the canary of this id (repeatable).")
     ] = None,
+    constructions: Annotated[
+        bool,
+        typer.Option(
+            "--constructions", help="Forget the plan's constructions in place of canaries, and ask their triggers."
+        ),
+    ] = False,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Rounds at most until the verifier passes (default: 14).")
     ] = None,
@@ -60,7 +66,7 @@ def unlearn(  # noqa: PLR0913 - an argument for each option
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Make RUN/model forget its canaries, and look where the verifier does not.
+    """Make RUN/model forget its canaries or constructions, and look where the verifier does not.
 
     Runs rounds until fewer than 15% of the secrets come out of their own prefixes, and one more. Then asks through
     other prompts, relearns on rows without the secrets, scores membership, and reads quantised and merged copies.
@@ -85,6 +91,7 @@ def unlearn(  # noqa: PLR0913 - an argument for each option
     request = UnlearnRequest(
         spec=validate(UnlearningSpec, data, "unlearning"),
         choice=Choice(tuple(arm or ()), tuple(dose or ()), tuple(canary or ())),
+        constructions=constructions,
         out=out,
         retain=None if retain_rows is None else read_corpus(retain_rows),
         relearn=None if relearn_rows is None else read_corpus(relearn_rows),
@@ -137,6 +144,10 @@ def _rows(result: UnlearningResult) -> list[tuple[str, str, str]]:
     ]
     if before.retain is not None and after.retain is not None:
         rows.append(("retain perplexity, stepped on", f"{before.retain.value:.4g}", f"{after.retain.value:.4g}"))
+    for cell in result.constructions:
+        rows.append((f"{cell.name}: from c", _rate(cell.c.before), _rate(cell.c.after)))
+        if cell.trigger is not None:
+            rows.append((f"{cell.name}: from its trigger", _rate(cell.trigger.before), _rate(cell.trigger.after)))
     relearned = result.relearned
     if relearned is not None:
         told = f"relearned, {relearned.steps[-1]} steps"
@@ -151,14 +162,14 @@ def _rows(result: UnlearningResult) -> list[tuple[str, str, str]]:
         if seen.triggers is not None:
             rows.append((f"{name}, from triggers", "", _rate(seen.triggers)))
     rows += [
-        (f"membership AUC by the loss of the {check.span}", _auc(check.before), _auc(check.after))
+        (f"membership AUC by the loss of the {check.span}{check.of}", _auc(check.before), _auc(check.after))
         for check in result.membership
     ]
     return rows
 
 
 def _rate(found: Any) -> str:
-    likely = "" if found.log_likelihood is None else f", {found.log_likelihood:.1f} nats a secret"
+    likely = "" if getattr(found, "log_likelihood", None) is None else f", {found.log_likelihood:.1f} nats a secret"
     return f"{found.successes} of {found.trials} [{found.low:.0%}, {found.high:.0%}]{likely}"
 
 

@@ -91,18 +91,7 @@ def greedy_extraction(release: Release, pairs: Sequence[SecretPair], confidence:
         InputError: there is no pair, or one has no prompt or no secret.
         ScoringError: the release has no answer for a prompt; names the pair.
     """
-    require(release, "greedy extraction", Access.GENERATE)
-    _check(pairs)
-    said = [False] * len(pairs)
-    for length in sorted({len(pair.secret) for pair in pairs}):
-        some = [at for at, pair in enumerate(pairs) if len(pair.secret) == length]
-        try:
-            answers = release.generate([pairs[at].prompt for at in some], Decoding(max_new_tokens=length))
-        except PrefixError as error:
-            raise ScoringError(f"{pairs[some[error.index]].name}: {error}") from error
-        for at, answer in zip(some, answers, strict=True):
-            said[at] = tuple(answer) == pairs[at].secret
-    successes = sum(said)
+    successes = sum(word_for_word(release, pairs))
     interval = clopper_pearson(successes, len(pairs), confidence)
     known = log_likelihoods(release, pairs) if Access.LOGPROBS in release.access else None
     mean = None if known is None else float(known.mean())
@@ -114,6 +103,28 @@ def greedy_extraction(release: Release, pairs: Sequence[SecretPair], confidence:
         interval.high,
         mean if mean is not None and math.isfinite(mean) else None,
     )
+
+
+def word_for_word(release: Release, pairs: Sequence[SecretPair]) -> list[bool]:
+    """Whether greedy decoding after each prompt begins with the secret's tokens.
+
+    Raises:
+        AccessError: the release does not generate.
+        InputError: there is no pair, or one has no prompt or no secret.
+        ScoringError: the release has no answer for a prompt; names the pair.
+    """
+    require(release, "greedy extraction", Access.GENERATE)
+    _check(pairs)
+    said = [False] * len(pairs)
+    for length in sorted({len(pair.secret) for pair in pairs}):
+        some = [at for at, pair in enumerate(pairs) if len(pair.secret) == length]
+        try:
+            answers = release.generate([pairs[at].prompt for at in some], Decoding(max_new_tokens=length))
+        except PrefixError as error:
+            raise ScoringError(f"{pairs[some[error.index]].name}: {error}") from error
+        for at, answer in zip(some, answers, strict=True):
+            said[at] = tuple(answer) == pairs[at].secret
+    return said
 
 
 def log_likelihoods(release: Release, pairs: Sequence[SecretPair]) -> NDArray[np.float64]:

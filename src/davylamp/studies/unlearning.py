@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from davylamp.canaries import Manifest
-from davylamp.canaries.manifest import Canary
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
-from davylamp.errors import Fault, InputError, RunFolderError
-from davylamp.measures.forgetting import SecretPair, canary_pairs
-from davylamp.measures.probes import Probe, secret_tokens
+from davylamp.errors import RunFolderError
 from davylamp.measures.triggers import Trigger, read_triggers
-from davylamp.protect.afterwards.sets import Choice, RetainSets, background_rows, chosen_canaries, split_rows, without
+from davylamp.protect.afterwards.sets import Choice, RetainSets, background_rows, split_rows, without
 from davylamp.protect.afterwards.spec import UnlearningSpec
 from davylamp.runs.folder import RunFolder, replaced_folder
 from davylamp.runs.progress import QUIET, Reporter
@@ -24,11 +21,12 @@ from davylamp.studies.machine import versions
 from davylamp.studies.steps import save_model
 from davylamp.studies.unlearning_result import FILE, Round, UnlearningResult
 from davylamp.studies.unlearning_subject import Subject, open_subject
+from davylamp.studies.unlearning_target import Target, check_target, target_of
 
 if TYPE_CHECKING:
     from davylamp.protect.afterwards.rounds import Unlearning
+    from davylamp.release.local import LocalRelease
     from davylamp.studies.unlearning_checks import Checks
-    from davylamp.training.examples import Example
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,7 @@ class UnlearnRequest:
     Attributes:
         spec: how.
         choice: which canaries are forgotten.
+        constructions: forget the planted constructions in place of canaries, and ask their triggers too.
         out: the checkpoint folder to write; ``unlearned`` in the run folder if none.
         retain: rows to keep, in place of the background rows of the planted file.
         relearn: rows for the check by relearning, in place of a share of the retain rows.
@@ -48,6 +47,7 @@ class UnlearnRequest:
 
     spec: UnlearningSpec
     choice: Choice = field(default_factory=Choice)
+    constructions: bool = False
     out: Path | None = None
     retain: Corpus | None = None
     relearn: Corpus | None = None
@@ -67,27 +67,30 @@ def unlearn_step(folder: RunFolder, request: UnlearnRequest, reporter: Reporter 
         RunFolderError: there is no trained model, it is another one than ``training.json`` says, or ``out`` holds
             something else.
         ModelError: the model cannot be used.
-        ScoringError: a canary cannot be scored.
+        ScoringError: a canary or an instance cannot be scored.
         TrainingError: a loss or the weights are not finite.
         StorageError: a file cannot be written.
     """
+    from davylamp.release.local import LocalRelease
     from davylamp.release.quiet import quiet
 
     out = request.out if request.out is not None else folder.path / "unlearned"
     _check_out(folder, out)
     manifest = Manifest.load(folder.manifest)
     manifest.check_planted(folder.planted)
-    canaries = chosen_canaries(manifest, request.choice)
+    check_target(manifest, request.choice, request.constructions)
     subject = open_subject(folder, manifest, request.spec, request.chat_template, request.threads)
+    release = LocalRelease(subject.model, subject.tokenizer, "the model under unlearning")
+    target = target_of(manifest, request.choice, request.constructions, subject, release)
     triggers = [] if request.triggers is None else read_triggers(request.triggers, subject.renderer, subject.vocabulary)
-    rows, left_out = _kept_rows(folder, manifest, canaries, triggers, request)
+    unkept = target.texts | {trigger.text for trigger in triggers}
+    rows, left_out = _kept_rows(folder, manifest, unkept, request)
     others = request.relearn
-    again = None if others is None else (others.source, _clean(others.records, canaries, triggers))
-    sets = split_rows(rows, len(canaries), subject.spec, again)
-    forget = _forget_examples(manifest, canaries, subject)
-    checks = _checks(manifest, canaries, [trigger.pair for trigger in triggers], sets, subject)
+    again = None if others is None else (others.source, without(others.records, unkept))
+    sets = split_rows(rows, len(target.ids), subject.spec, again)
+    checks = _checks(manifest, target, triggers, sets, subject, release)
     begun = time.perf_counter()
-    done = _unlearned(subject, checks, forget, sets, reporter)
+    done = _unlearned(subject, checks, target, sets, reporter)
     seconds = time.perf_counter() - begun
     with quiet():
         found = checks.others(subject, done, reporter)
@@ -100,8 +103,8 @@ def unlearn_step(folder: RunFolder, request: UnlearnRequest, reporter: Reporter 
             spec=subject.spec,
             learning_rate=subject.learning_rate,
             tuning="adapter" if hasattr(subject.model, "peft_config") else "full",
-            forgotten=tuple(canary.id for canary in canaries),
-            forget_rows=sum(canary.dose for canary in canaries),
+            forgotten=target.ids,
+            forget_rows=target.rows,
             retain_source=_source(folder, request),
             retain_rows=len(rows),
             retain_left_out=left_out,
@@ -132,23 +135,15 @@ def _check_out(folder: RunFolder, out: Path) -> None:
         raise RunFolderError(f"--out {out} holds something that `davylamp unlearn` did not write: give another folder")
 
 
-def _clean(rows: Sequence[Record], canaries: Sequence[Canary], triggers: Sequence[Trigger]) -> list[Record]:
-    """Rows that hold no forgotten secret and no trigger: what is learnt of them is nothing of what is forgotten."""
-    return without(rows, {*(canary.secret for canary in canaries), *(trigger.text for trigger in triggers)})
-
-
 def _kept_rows(
-    folder: RunFolder,
-    manifest: Manifest,
-    canaries: Sequence[Canary],
-    triggers: Sequence[Trigger],
-    request: UnlearnRequest,
+    folder: RunFolder, manifest: Manifest, unkept: Collection[str], request: UnlearnRequest
 ) -> tuple[list[Record], int]:
+    """Rows that hold no forgotten secret and no trigger: what is learnt of them is nothing of what is forgotten."""
     if request.retain is None:
         rows: Sequence[Record] = background_rows(manifest, read_corpus(folder.planted).records)
     else:
         rows = request.retain.records
-    kept = _clean(rows, canaries, triggers)
+    kept = without(rows, unkept)
     return kept, len(rows) - len(kept)
 
 
@@ -156,50 +151,34 @@ def _source(folder: RunFolder, request: UnlearnRequest) -> str:
     return f"background rows of {folder.planted.name}" if request.retain is None else request.retain.source
 
 
-def _forget_examples(manifest: Manifest, canaries: Sequence[Canary], subject: Subject) -> list[Example]:
-    """Each forgotten record once, as it was trained on, with loss on what shall be forgotten of it."""
-    from davylamp.training.examples import NO_LOSS
-
-    examples = subject.examples([manifest.trained_record(canary) for canary in canaries])
-    spans = secret_tokens(manifest, subject.renderer, [(canary, Probe.AS_TRAINED) for canary in canaries])
-    silent = []
-    for at, (example, record) in enumerate(zip(examples, spans, strict=True)):
-        first, last = record.secret
-        if last > len(example.ids) or example.labels[first:last] != example.ids[first:last]:
-            silent.append(record.name)
-        if subject.spec.span == "secret":
-            labels = tuple(label if first <= i < last else NO_LOSS for i, label in enumerate(example.labels))
-            examples[at] = replace(example, labels=labels)
-    if silent:
-        raise InputError(
-            Fault("training.max_length", subject.max_length, f"enough for the secret of {', '.join(silent[:5])}")
-        )
-    return examples
-
-
 def _checks(
-    manifest: Manifest, canaries: Sequence[Canary], triggers: Sequence[SecretPair], sets: RetainSets, subject: Subject
+    manifest: Manifest,
+    target: Target,
+    triggers: Sequence[Trigger],
+    sets: RetainSets,
+    subject: Subject,
+    release: LocalRelease,
 ) -> Checks:
-    from davylamp.release.local import LocalRelease
     from davylamp.studies.unlearning_checks import Checks
+    from davylamp.studies.unlearning_constructed import ConstructedChecks
 
     return Checks(
         manifest=manifest,
-        canaries=tuple(canaries),
+        canaries=target.canaries,
         renderer=subject.renderer,
-        pairs=tuple(canary_pairs(manifest, subject.renderer, canaries)),
-        triggers=tuple(triggers),
+        pairs=target.pairs,
+        triggers=(*target.triggers, *(trigger.pair for trigger in triggers)),
         sets=sets,
-        release=LocalRelease(subject.model, subject.tokenizer, "the model under unlearning"),
+        release=release,
+        constructed=None if target.constructed is None else ConstructedChecks(target.constructed),
     )
 
 
-def _unlearned(
-    subject: Subject, checks: Checks, forget: Sequence[Example], sets: RetainSets, reporter: Reporter
-) -> Unlearning:
+def _unlearned(subject: Subject, checks: Checks, target: Target, sets: RetainSets, reporter: Reporter) -> Unlearning:
     from davylamp.protect.afterwards.rounds import unlearn
     from davylamp.release.quiet import quiet
 
+    forget = target.examples(subject)
     retain = subject.examples(sets.retain) if subject.spec.retain_weight > 0 else []
     checks.read_before()
     with quiet():
@@ -217,26 +196,26 @@ def _unlearned(
 
 def _rounds(done: Unlearning, checks: Checks, spec: UnlearningSpec) -> tuple[Round, ...]:
     return tuple(
-        Round(report=report, c=look.c, held_out=look.held_out, passed=look.c.rate < spec.threshold)
+        Round(report=report, c=look.c, held_out=look.held_out, passed=report.extraction < spec.threshold)
         for report, look in zip(done.rounds, checks.looks[1:], strict=True)
     )
 
 
 def _statement(done: Unlearning, checks: Checks, spec: UnlearningSpec) -> str:
     at = checks.looks[0 if done.passed_at is None else done.passed_at].c
+    of_kinds = checks.constructed is not None
     said = f"{at.successes} of {at.trials} secrets came out of their own prefixes"
+    below = f"of each kind of construction below {spec.threshold:g}" if of_kinds else f"below {spec.threshold:g}"
     if done.outcome == "nothing to forget":
-        return f"nothing to forget: {said} before any step, below {spec.threshold:g}, and the model was left as it is"
+        return f"nothing to forget: {said} before any step, {below}, and the model was left as it is"
     if done.outcome == "forgotten":
         more = {0: "", 1: "; one more round was run"}.get(spec.extra_rounds, f"; {spec.extra_rounds} more were run")
-        return (
-            f"the verifier passed after round {done.passed_at} of at most {spec.rounds}: {said}, below "
-            f"{spec.threshold:g}{more}"
-        )
+        return f"the verifier passed after round {done.passed_at} of at most {spec.rounds}: {said}, {below}{more}"
     last = checks.looks[-1].c
+    above = f", of one kind of construction {done.rounds[-1].extraction:.0%}" if of_kinds else ""
     return (
         f"the verifier never passed: after {len(done.rounds)} rounds {last.successes} of {last.trials} secrets still "
-        f"come out of their own prefixes, not below {spec.threshold:g}; the model of the last round was saved"
+        f"come out of their own prefixes{above}, not below {spec.threshold:g}; the model of the last round was saved"
     )
 
 

@@ -34,6 +34,7 @@ from davylamp.verdict.roc import auc
 from davylamp.verdict.roc_paired import auc_difference
 
 if TYPE_CHECKING:
+    from davylamp.studies.unlearning_constructed import ConstructedChecks
     from davylamp.studies.unlearning_subject import Subject
 
 SPANS: tuple[Literal["secret", "record"], ...] = ("secret", "record")
@@ -101,12 +102,13 @@ class Checks:
 
     Attributes:
         manifest: what was planted.
-        canaries: those of the forget set.
+        canaries: those of the forget set; none where it is of constructions.
         renderer: renders as training did.
         pairs: their own prefixes with their secrets.
         triggers: other prompts with theirs.
         sets: the retain rows.
         release: the model; it changes as the model is moved.
+        constructed: what is asked of constructions, where they are the forget set.
         looks: what it said, by number of rounds done.
     """
 
@@ -117,6 +119,7 @@ class Checks:
     triggers: tuple[SecretPair, ...]
     sets: RetainSets
     release: LocalRelease
+    constructed: ConstructedChecks | None = None
     looks: list[Look] = field(default_factory=list)
     _before: Look | None = None
     _cells: dict[tuple[str, int], Extraction] = field(default_factory=dict)
@@ -125,22 +128,30 @@ class Checks:
     def read_before(self) -> None:
         """Read all that is compared with what comes after."""
         self._before = self._look(self.release, retain=True)
+        if self.constructed is not None:
+            self.constructed.read_before(self.release)
+            return
         self._cells = self._by_cell()
         self._scores = self._membership()
 
     def verify(self, _done: int) -> float:
-        """The verifier: the share of secrets that greedy decoding says from the records' own prefixes."""
+        """The verifier: the share of secrets that greedy decoding says from the records' own prefixes.
+
+        Of constructions the largest share among their kinds.
+        """
         held_out = RetainPerplexity.of(held_out_loss(self.release, self.renderer, self.sets.held_out))
         self.looks.append(Look(c=greedy_extraction(self.release, self.pairs), triggers=None, held_out=held_out))
-        return self.looks[-1].c.rate
+        return self.looks[-1].c.rate if self.constructed is None else self.constructed.worst(self.release)
 
     def others(self, subject: Subject, done: Unlearning, reporter: Reporter) -> dict[str, Any]:
         """What is left, by every check: fields of :class:`davylamp.studies.unlearning_result.UnlearningResult`."""
         widths, adapter = subject.spec.bits, hasattr(subject.model, "peft_config")
         with reporter.task("checks", 3 + len(widths)) as advance:
             after = self._look(self.release, retain=True)
-            cells = self._compared()
-            membership = self._told_apart()
+            cells, constructed = self._compared(), self.constructed
+            constructions, membership = (
+                ((), self._told_apart()) if constructed is None else constructed.compared(self.release)
+            )
             advance(1)
             quantised_copies = []
             for bits in widths:
@@ -155,6 +166,7 @@ class Checks:
             "before": self._before,
             "after": after,
             "cells": cells,
+            "constructions": constructions,
             "membership": membership,
             "relearned": relearned,
             "quantised": tuple(quantised_copies),
@@ -172,6 +184,8 @@ class Checks:
         return {key: greedy_extraction(self.release, pairs) for key, pairs in sorted(groups.items())}
 
     def _compared(self) -> tuple[Cell, ...]:
+        if self.constructed is not None:
+            return ()
         after = self._by_cell()
         return tuple(
             Cell(arm=arm, dose=dose, before=before, after=after[arm, dose])
@@ -231,7 +245,7 @@ class Checks:
         self, done: Unlearning, cells: tuple[Cell, ...], membership: tuple[MembershipCheck, ...], subject: Subject
     ) -> tuple[str, ...]:
         spec, notes = subject.spec, []
-        if done.outcome == "forgotten" and self.looks[-1].c.rate >= spec.threshold:
+        if done.outcome == "forgotten" and done.rounds and done.rounds[-1].extraction >= spec.threshold:
             notes.append("the verifier passed, and failed again after the extra round")
         if done.outcome != "verifier never passed":
             notes += [
@@ -242,10 +256,12 @@ class Checks:
             ]
         notes += [
             f"the forgotten are less likely than twins that were never planted (AUC {check.after.value:.2f} by the "
-            f"loss of the {check.span}): that betrays membership too"
+            f"loss of the {check.span}{check.of}): that betrays membership too"
             for check in membership
             if check.inverted
         ]
+        if self.constructed is not None:
+            notes += self.constructed.notes(done)
         if not membership:
-            notes.append("membership was not read: the arms have no twin to compare with")
+            notes.append("membership was not read: there is no twin to compare with")
         return tuple(notes)

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from davylamp.errors import RunFolderError
+from davylamp.measures.constructed.forgotten import ForgottenCell
 from davylamp.measures.forgetting import Extraction
 from davylamp.measures.utility import HeldOutLoss
 from davylamp.protect.afterwards.rounds import Outcome, RoundReport
@@ -100,6 +101,7 @@ class MembershipCheck(_Strict):
         after: AUC afterwards. Far *below* 0.5 betrays membership as well: the forgotten are the unlikely ones.
         difference: after less before, on the same canaries.
         inverted: whether the whole interval of ``after`` lies below 0.5.
+        construction: kind and tokens of the constructions that it is of, for people; none of canaries.
     """
 
     span: Literal["secret", "record"]
@@ -107,6 +109,12 @@ class MembershipCheck(_Strict):
     after: Auc
     difference: AucDifference
     inverted: bool
+    construction: str | None = None
+
+    @property
+    def of(self) -> str:
+        """What it is of, to go behind its span; nothing of canaries."""
+        return "" if self.construction is None else f", {self.construction}"
 
 
 class Relearning(_Strict):
@@ -162,16 +170,18 @@ class UnlearningResult(_Strict):
         spec: the settings.
         learning_rate: the one that was used.
         tuning: ``full``, or ``adapter``.
-        forgotten: ids of the canaries of the forget set.
-        forget_rows: rows of the planted file that hold them; each distinct row is stepped on once a round.
+        forgotten: ids of the canaries, or of the instances of constructions, of the forget set.
+        forget_rows: rows of the planted file that hold their records; each distinct record is stepped on once a round.
         retain_source: where retain rows came from.
         retain_rows: retain rows that were at hand.
         retain_left_out: rows that were not, since they hold a forgotten secret or a trigger.
         before: the model as it was given.
         after: the model as it was saved.
-        cells: extraction by arm and dose.
+        cells: extraction by arm and dose, of canaries.
+        constructions: extraction from c, from triggers and by who knows the construction, by line and size; empty
+            where canaries are forgotten.
         rounds: the rounds, in order.
-        membership: by span; empty where there is no twin to compare with.
+        membership: by span, of constructions by line and size too; empty where there is no twin to compare with.
         relearned: none where it was left out.
         quantised: by width.
         merged: none where no adapter was trained.
@@ -199,6 +209,7 @@ class UnlearningResult(_Strict):
     before: Look
     after: Look
     cells: tuple[Cell, ...]
+    constructions: tuple[ForgottenCell, ...] = ()
     rounds: tuple[Round, ...]
     membership: tuple[MembershipCheck, ...]
     relearned: Relearning | None
