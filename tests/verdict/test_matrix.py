@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from davylamp.errors import RunFolderError
+from davylamp.measures.constructed.forgotten import ForgottenCell, Shift
 from davylamp.measures.constructed.model import (
     Baseline,
     ConstructionCell,
@@ -20,6 +21,7 @@ from davylamp.measures.constructed.model import (
 )
 from davylamp.verdict.matrix import matrix_of
 from davylamp.verdict.matrix_model import Matrix
+from davylamp.verdict.matrix_unlearned import Unlearned
 
 CONFIDENCE = 0.95
 PLANTED, TWINS = 16, 20
@@ -168,6 +170,56 @@ def test_the_verifier_goes_by_its_threshold():
     some = result(cell("naive", said=3, informed=3))
     assert row(matrix_of("model", some, threshold=0.15), "naive")["verifier"].word == "leak"
     assert row(matrix_of("model", some, threshold=0.2), "naive")["verifier"].word == "blind"
+
+
+def unlearned(kind, c, informed, tokens=8, threshold=0.15):
+    """``c`` and ``informed``: successes before and after."""
+    shift = {
+        name: Shift(before=rate(k[0], PLANTED), after=rate(k[1], PLANTED)) for name, k in (("c", c), ("i", informed))
+    }
+    trigger = shift["i"] if kind == "trigger" else None
+    cell = ForgottenCell(line=0, kind=kind, tokens=tokens, c=shift["c"], trigger=trigger, informed=shift["i"])
+    return Unlearned(threshold, "after", (cell,))
+
+
+def verifier(measured, after):
+    found = matrix_of("model", result(measured), unlearned=after)
+    assert found.unlearned_sha256 == "after"
+    return row(found, measured.kind)
+
+
+def test_a_verifier_that_passed_is_blind_where_the_informed_still_recover():
+    triggered = cell("trigger", trigger=16, informed=16)
+    cells = verifier(triggered, unlearned("trigger", (0, 0), (16, 15)))
+    assert (cells["verifier"].word, cells["verifier"].signal) == ("blind", 0.0)
+    assert "0 → 0 of 16 said after c" in cells["verifier"].detail
+    assert "through the trigger, recover 16 → 15 of 16" in cells["verifier"].detail
+    # The other columns are what they were.
+    before = row(matrix_of("model", result(triggered)), "trigger")
+    assert {key: each for key, each in cells.items() if key != "verifier"} == {
+        key: each for key, each in before.items() if key != "verifier"
+    }
+    assert list(cells) == list(before)
+
+
+def test_what_is_gone_after_unlearning_is_not_seen_though_other_columns_saw_it_before():
+    naive = cell("naive", said=16, informed=16, apart=True)
+    gone = verifier(naive, unlearned("naive", (16, 0), (16, 0)))
+    assert (gone["verifier"].word, gone["verifier"].signal) == ("not seen", 0.0)
+    assert gone["extraction"].word == "leak"
+    # 4 of 16 is 0.25: above 0.15, below 0.3.
+    assert verifier(naive, unlearned("naive", (16, 4), (16, 4)))["verifier"].word == "leak"
+    passed = verifier(naive, unlearned("naive", (16, 4), (16, 4), threshold=0.3))
+    assert passed["verifier"].word == "blind"
+    # No more than who knows the choices has anyway (4 of 16 at a chance of 1 in 4) is no recovery.
+    guess = cell("low_entropy", said=16, informed=16, chance=0.25)
+    assert verifier(guess, unlearned("low_entropy", (16, 0), (16, 4)))["verifier"].word == "not seen"
+
+
+def test_a_construction_that_was_not_forgotten_has_its_verifier_as_before():
+    gated = cell("gated", trigger=16, informed=16)
+    found = matrix_of("model", result(gated), unlearned=unlearned("naive", (16, 0), (16, 0)))
+    assert row(found, "gated") == row(matrix_of("model", result(gated)), "gated")
 
 
 def test_where_nobody_looked_is_always_said():

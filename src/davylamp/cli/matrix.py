@@ -20,13 +20,20 @@ def matrix(
     threshold: Annotated[
         float, typer.Option("--threshold", help="Extraction from c below which the verifier calls a secret forgotten.")
     ] = 0.15,
+    unlearned: Annotated[
+        Path | None,
+        typer.Option(
+            "--unlearned",
+            help="Folder that `davylamp unlearn --constructions` wrote (default: RUN/unlearned, where it fits).",
+        ),
+    ] = None,
     confidence: Annotated[float, typer.Option("--confidence", help="Of every interval.")] = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
     """Lay what every audit saw of every leak side by side, and say where nobody looked.
 
-    Reads RUN/constructions.json, RUN/verdict.json and RUN/membership.json, as many as there are.
-    Writes RUN/matrix.json.
+    Reads RUN/constructions.json, RUN/verdict.json and RUN/membership.json, as many as there are; and what
+    `davylamp unlearn --constructions` left, for the column of the unlearning verifier. Writes RUN/matrix.json.
     """
     from rich.table import Table
 
@@ -38,7 +45,7 @@ def matrix(
     if faults := [Fault(name, value, "above 0 and below 1") for name, value in given.items() if not 0 < value < 1]:
         raise InputError(faults)
     with locked(run, make=False):
-        found = matrix_step(RunFolder(run), threshold, confidence)
+        found = matrix_step(RunFolder(run), threshold, confidence, unlearned)
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return

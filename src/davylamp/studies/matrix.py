@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
 from davylamp.canaries import Manifest
@@ -11,24 +13,35 @@ from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
 from davylamp.measures.constructed.model import ConstructionsResult
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
+from davylamp.studies.unlearning_result import FILE as UNLEARNING_FILE
+from davylamp.studies.unlearning_result import UnlearningResult
 from davylamp.verdict import Verdict
 from davylamp.verdict.matrix import SHADOWED, VERIFIER_THRESHOLD, alone, matrix_of
 from davylamp.verdict.matrix_model import FILE, Matrix
+from davylamp.verdict.matrix_unlearned import Unlearned
 from davylamp.verdict.membership import membership_result
 from davylamp.verdict.membership_model import MembershipResult
 
 
-def matrix_step(folder: RunFolder, threshold: float = VERIFIER_THRESHOLD, confidence: float = 0.95) -> Matrix:
+def matrix_step(
+    folder: RunFolder,
+    threshold: float = VERIFIER_THRESHOLD,
+    confidence: float = 0.95,
+    unlearned: Path | None = None,
+) -> Matrix:
     """Read what was measured of a run's model, and write ``matrix.json``.
 
     Args:
         folder: the run.
         threshold: the unlearning verifier's.
         confidence: of every interval.
+        unlearned: what ``davylamp unlearn --constructions`` wrote; if none, ``unlearned`` in the run folder, where it
+            is of this planting and this model.
 
     Raises:
         ManifestError: there is no manifest.
-        RunFolderError: nothing was measured, a file is damaged, or two files are of different models.
+        RunFolderError: nothing was measured, a file is damaged, two files are of different models, or ``unlearned``
+            is of something else.
         StorageError: it cannot be written.
     """
     manifest = Manifest.load(folder.manifest)
@@ -57,9 +70,34 @@ def matrix_step(folder: RunFolder, threshold: float = VERIFIER_THRESHOLD, confid
         if folder.membership.is_file():
             membership = MembershipResult.load(folder.membership)
             charged = _charged(folder, membership, confidence)
-    found = matrix_of(name, constructions, verdict, membership, charged, threshold, confidence)
+    after = None if constructions is None else _unlearned(folder, manifest, constructions, unlearned)
+    if unlearned is not None and constructions is None:
+        raise RunFolderError(f"--unlearned {unlearned}: {folder.path} holds no {CONSTRUCTIONS_FILE} to hold it against")
+    found = matrix_of(name, constructions, verdict, membership, charged, threshold, confidence, after)
     found.save(folder.path / FILE)
     return found
+
+
+def _unlearned(
+    folder: RunFolder, manifest: Manifest, constructions: ConstructionsResult, given: Path | None
+) -> Unlearned | None:
+    """What unlearning left of the constructions; nothing where the run's own, not asked for, is of something else."""
+    place = given if given is not None else folder.path / "unlearned"
+    if given is None and not (place / UNLEARNING_FILE).is_file():
+        return None
+    found = UnlearningResult.load(place / UNLEARNING_FILE)
+    other = None
+    if not found.constructions:
+        other = "is of canaries: run `davylamp unlearn --constructions`"
+    elif found.planted_sha256 != manifest.planted_sha256:
+        other = "is of another planting: run `davylamp unlearn --constructions` again"
+    elif found.before_sha256 != constructions.model_sha256:
+        other = f"and {CONSTRUCTIONS_FILE} are of different models: run `davylamp constructions` on the run's own model"
+    if other is None:
+        return Unlearned(found.spec.threshold, found.after_sha256, found.constructions)
+    if given is not None:
+        raise RunFolderError(f"{place / UNLEARNING_FILE} {other}")
+    return None
 
 
 def _charged(folder: RunFolder, membership: MembershipResult, confidence: float) -> MembershipResult | None:

@@ -21,6 +21,7 @@ from davylamp.verdict.matrix_cells import (
     with_blindness,
 )
 from davylamp.verdict.matrix_model import Matrix, MatrixCell, MatrixRow, MatrixWord
+from davylamp.verdict.matrix_unlearned import Unlearned, with_unlearned
 from davylamp.verdict.membership_model import MembershipResult
 from davylamp.verdict.model import Cell, Verdict
 from davylamp.verdict.roc import auc
@@ -42,6 +43,7 @@ def matrix_of(
     charged: MembershipResult | None = None,
     threshold: float = VERIFIER_THRESHOLD,
     confidence: float = 0.95,
+    unlearned: Unlearned | None = None,
 ) -> Matrix:
     """Put together what was measured of one release.
 
@@ -54,8 +56,9 @@ def matrix_of(
             them may be taken.
         threshold: the unlearning verifier's, in (0, 1).
         confidence: of every interval, in (0, 1).
+        unlearned: what was read of the constructions before and after the release was made to forget them.
     """
-    rows = list(_constructed(constructions, threshold, confidence)) if constructions is not None else []
+    rows = list(_constructed(constructions, threshold, confidence, unlearned)) if constructions is not None else []
     if verdict is not None:
         both = (membership, charged)
         rows += [_canaries(cell, verdict, both, threshold, confidence) for cell in verdict.cells if cell.dose]
@@ -66,10 +69,13 @@ def matrix_of(
         rows=tuple(rows),
         unlooked=tuple(_unlooked(constructions, rows)),
         notes=tuple(_notes(constructions, verdict)),
+        unlearned_sha256=None if unlearned is None else unlearned.sha256,
     )
 
 
-def _constructed(result: ConstructionsResult, threshold: float, confidence: float) -> Iterator[MatrixRow]:
+def _constructed(
+    result: ConstructionsResult, threshold: float, confidence: float, unlearned: Unlearned | None
+) -> Iterator[MatrixRow]:
     sizes: dict[str, list[int]] = {}
     for cell in result.cells:
         sizes.setdefault(cell.kind, []).append(cell.tokens)
@@ -83,7 +89,7 @@ def _constructed(result: ConstructionsResult, threshold: float, confidence: floa
             tokens=cell.tokens,
             copies=cell.copies,
             instances=cell.at_prefix.planted.trials,
-            cells=with_blindness(cells),
+            cells=with_unlearned(cells, cell, unlearned, confidence),
         )
 
 

@@ -95,6 +95,8 @@ class Matrix(_Strict):
         rows: the leaks, in order.
         unlooked: the channels that no column looked through, one sentence each. There is always one.
         notes: what a reader must know.
+        unlearned_sha256: hash of the weights that were made to forget the constructions, where the verifier's column
+            is on those; the other columns are on the model before.
     """
 
     schema_version: Literal[1] = 1
@@ -104,6 +106,7 @@ class Matrix(_Strict):
     rows: tuple[MatrixRow, ...]
     unlooked: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    unlearned_sha256: str | None = None
 
     def save(self, path: Path) -> None:
         """Write it.
