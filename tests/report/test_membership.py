@@ -18,6 +18,7 @@ from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
 from davylamp.report.html import render
 from davylamp.report.roc_plot import trace
+from davylamp.report.shadow_view import small as small_number
 from davylamp.report.text import bound
 from davylamp.runs.folder import RunFolder
 from support.membership import epsilon_row, write_epsilon, write_membership, write_shadows
@@ -134,13 +135,39 @@ def test_every_number_of_the_table_is_that_of_the_data(measured: tuple[dict[str,
             if (each["arm"], each["span"], each["second"]) == (arm, cell["span"], row[0])
         ]
         if row[0] == "loss":
-            assert row[7:] == ["", "", "", ""]
+            assert row[7:] == ["", "", "", "", ""]
+        elif row[:2] == ["lira_online", "reply"]:
+            assert row[7:] == ["‡", "", "", "", ""]
         else:
             by, decided = compared[0]["difference"], compared[0]["decisions"]["0.01"]
-            assert row[7].startswith(f"{by['value']:+.2f}" if abs(by["value"]) >= 0.005 else "0.00")
-            assert float(row[8]) == pytest.approx(by["p"], rel=0.06)
-            assert row[9] == f"{decided['second_only']}, {decided['first_only']}"
-            assert float(row[10]) == pytest.approx(decided["p"], rel=0.06)
+            if row[0] == "perplexity":
+                assert row[7:9] == ["same order", ""]
+            else:
+                assert row[7].startswith(f"{by['value']:+.2f}" if abs(by["value"]) >= 0.005 else "0.00")
+                assert float(row[8]) == pytest.approx(by["p"], rel=0.06)
+            assert row[9:11] == [str(decided["second_only"]), str(decided["first_only"])]
+            assert float(row[11]) == pytest.approx(decided["p"], rel=0.06)
+
+
+def test_the_columns_beside_the_loss_are_named_apart_and_what_is_missing_is_explained(
+    measured: tuple[dict[str, Any], Node],
+) -> None:
+    each = table(measured[1], "Membership scores, hidden")
+    head = rows(each)[1][7:]
+    assert head == ["AUC difference", "p of the AUCs", "found by it alone", "by the loss alone", "p of those found"]
+    assert "‡ Reads the reply alone, and is not held against the loss over the record" in each.all("caption")[0].text
+
+
+def test_a_footnote_that_nothing_points_to_is_left_out(tmp_path: Path) -> None:
+    data = write_membership(run(tmp_path))
+    shadows = {"lira_online"}
+    change(
+        tmp_path / "membership.json",
+        cells=[cell for cell in data["cells"] if cell["score"] not in shadows],
+        comparisons=[each for each in data["comparisons"] if each["second"] not in shadows],
+    )
+    _, root = report(tmp_path)
+    assert "‡" not in table(root, "Membership scores, hidden").text
 
 
 def shares(body: list[list[str]], column: int) -> list[tuple[int, float]]:
@@ -165,7 +192,7 @@ def test_a_rate_that_is_underpowered_gives_way_to_the_next_and_both_are_said(tmp
     body = rows(each)[2:]
     assert "at 5% false positives, since 1% is underpowered." in each.all("caption")[0].text
     assert "Underpowered, see above: 0.1%, 1%." in each.all("caption")[0].text
-    assert len(body[0]) == 3 + 2 + 4
+    assert len(body[0]) == 3 + 2 + 5
     assert shares(body, 3) == sorted(shares(body, 3), reverse=True)
     said = [node.text for node in section(root).all("p") if node.text.startswith("◇ underpowered")]
     assert said == [f"◇ underpowered {sentence}." for sentence in found["underpowered"]]
@@ -208,19 +235,89 @@ def test_what_each_score_cannot_see_is_said_once(measured: tuple[dict[str, Any],
     assert "LiRA and RMIA rest on 8 shadow models." in text
 
 
-def test_the_headline_is_one_line_on_the_loss(measured: tuple[dict[str, Any], Node]) -> None:
+def found_at_1_percent(found: dict[str, Any], arm: str, score: str, span: str = "secret") -> list[int]:
+    """Members found at 1%: of all doses, and of each."""
+    return [
+        cell["points"][1]["true_positives"]["count"]
+        for cell in found["cells"]
+        if (cell["arm"], cell["score"], cell["span"]) == (arm, score, span)
+    ]
+
+
+def test_the_headline_of_an_arm_is_the_loss_by_dose_and_what_finds_most(
+    measured: tuple[dict[str, Any], Node],
+) -> None:
     data, _ = measured
     lines = [line for line in data["headlines"] if line.startswith("Membership")]
-    counts = [
-        cell["points"][1]["true_positives"]["count"]
-        for arm in ("hidden", "shown")
-        for cell in data["runs"][0]["membership"]["cells"]
-        if (cell["arm"], cell["dose"], cell["score"], cell["span"]) == (arm, None, "loss", "secret")
+    assert len(lines) == 2
+    for line, arm in zip(lines, ("hidden", "shown"), strict=True):
+        found, low, middle, high = found_at_1_percent(data["runs"][0]["membership"], arm, "loss")
+        most, *best = found_at_1_percent(data["runs"][0]["membership"], arm, "lira_online")
+        # LiRA is drawn so strong that it finds most of all.
+        assert most > found
+        assert line == (
+            f"Membership of {arm} by the loss over the secret's tokens, at 1% false positives: dose 1: {low} of 16 "
+            f"found, dose 4: {middle} of 16, dose 16: {high} of 16. Chosen after looking, lira_online finds most: "
+            f"dose 1: {best[0]} of 16 found, dose 4: {best[1]} of 16, dose 16: {best[2]} of 16."
+        )
+
+
+def test_where_nothing_finds_more_than_the_loss_the_headline_says_so(tmp_path: Path) -> None:
+    data = write_membership(run(tmp_path))
+    kept = [cell for cell in data["cells"] if cell["score"] in ("loss", "perplexity") and cell["span"] == "secret"]
+    change(tmp_path / "membership.json", cells=kept)
+    data, _ = report(tmp_path)
+    assert data["headlines"][-1].startswith("Membership by the loss over the secret's tokens, at 1% false positives: ")
+    assert data["headlines"][-1].endswith(" of 16. No other score finds more.")
+
+
+def test_a_dose_with_too_few_nonmembers_of_its_own_does_not_take_the_rate_from_all(tmp_path: Path) -> None:
+    data = write_membership(run(tmp_path))
+    most = found_at_1_percent(data, "hidden", "lira_online")[0]
+    for cell in data["cells"]:
+        if cell["score"] == "lira_online" and cell["dose"] is not None:
+            cell["points"][1] |= {"word": "underpowered", "true_positives": None, "false_positives": None}
+    change(tmp_path / "membership.json", cells=data["cells"])
+    data, root = report(tmp_path)
+    assert rows(table(root, "Membership scores, hidden"))[0][1] == "1% false positives asked for"
+    body = rows(table(root, "Every score by dose, hidden"))[1:]
+    assert {row[4] for row in body if row[1] == "lira_online"} == {"underpowered"}
+    assert data["headlines"][-1].endswith(f"finds most: {most} of 48 found, all doses together.")
+
+
+def test_each_canary_has_the_scores_that_find_it(measured: tuple[dict[str, Any], Node]) -> None:
+    data, root = measured
+    each = next(node for node in root.all("table") if node.all("caption")[0].text.startswith("Canaries of "))
+    head, *body = rows(each)
+    assert head[-1] == "found at 1% by"
+    roles = {canary["id"]: canary["role"] for canary in data["runs"][0]["canaries"]}
+    cells = [
+        cell for cell in data["runs"][0]["membership"]["cells"] if cell["dose"] is None and cell["span"] == "secret"
     ]
-    assert lines == [
-        "Membership by the loss over the secret's tokens, all doses together: at 1% false positives "
-        f"{counts[0]} of 48 members of hidden are found; {counts[1]} of 48 members of shown are found."
-    ]
+    seen = set()
+    for row in body:
+        if roles[row[0]] != "focus":
+            assert row[-1] == {"twin": "non-member", "positive": "not scored"}[roles[row[0]]]
+            continue
+        own = {cell["score"]: row[0] in cell["found"][1] for cell in cells if cell["arm"] == row[2]}
+        names = {score for score, found in own.items() if found}
+        seen.add(len(names))
+        if row[-1] == "none":
+            assert not names
+        elif row[-1].startswith("all 5"):
+            left = row[-1].removeprefix("all 5").removeprefix(" but ")
+            assert names == set(own) - set(left.split(", "))
+        else:
+            assert set(row[-1].split(", ")) == names
+    assert {0, 5} < seen
+
+
+def test_results_that_do_not_say_who_was_found_have_no_such_column(tmp_path: Path) -> None:
+    data = write_membership(run(tmp_path))
+    change(tmp_path / "membership.json", cells=[{**cell, "found": []} for cell in data["cells"]])
+    _, root = report(tmp_path)
+    each = next(node for node in root.all("table") if node.all("caption")[0].text.startswith("Canaries of "))
+    assert rows(each)[0][-1] == "said exactly"
 
 
 # The plots
@@ -357,7 +454,8 @@ def test_many_models_are_told_by_the_loss_and_by_the_best_and_folded(tmp_path: P
     ]
     marks = [mark for mark in svg(root, "g0-member-auc-wide").all("circle") if "mark" in mark.classes]
     assert len(marks) == 6
-    assert "of 96 members of hidden" in data["headlines"][-1]
+    assert "dose 1: " in data["headlines"][-1]
+    assert data["headlines"][-1].count(" of 32") == 6
     check_structure(root)
     assert_tables_are_sound(root)
 
@@ -394,7 +492,7 @@ def test_shadow_numbers_are_those_of_the_data(measured: tuple[dict[str, Any], No
             assert auc == pytest.approx(expected)
         # By construction of the cells: 0.02 log2(dose) - 0.01, standard error 0.005, floor 0.0067.
         mean = 0.02 * math.log2(dose) - 0.01
-        assert row[5] == f"{'−' if mean < 0 else ''}{abs(mean):.2g} ± 0.005 [0.0067]"
+        assert row[5] == f"{'−' if mean < 0 else ''}{abs(mean):#.2g} ± 0.0050 [0.0067]"
     text = section(root).text
     assert "8 shadow models; where a record is out, other rows of the planted file stand in its place." in text
     assert "cut off at 20 nats, which up to 6% of them reach" in text
@@ -421,6 +519,61 @@ def test_the_noise_floor_is_a_band_around_zero(measured: tuple[dict[str, Any], N
         mean = 0.02 * math.log2(dose) - 0.01
         assert (ticks[0.0] - float(mark.attributes["cy"])) / unit == pytest.approx(mean, abs=0.02 / unit)
         assert ("filled" in mark.classes) == (mean > 0.02 / 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.0, "0"), (3.33e-5, "3.3e−5"), (-4.9e-6, "−4.9e−6"), (0.00025, "0.00025"), (0.000099999, "0.00010"),
+        (0.0167, "0.017"), (-0.5, "−0.50"), (0.999, "1.0"), (12.345, "12.3"),
+    ],
+)  # fmt: skip
+def test_small_values_keep_two_digits_that_count(value: float, words: str) -> None:
+    assert small_number(value) == words
+
+
+def test_marks_of_shadow_scores_by_dose_are_folded_and_captions_say_what_filled_means(
+    measured: tuple[dict[str, Any], Node],
+) -> None:
+    part = section(measured[1])
+    folded = [
+        node for node in part.all("details") if "scores from shadow models by dose" in node.all("summary")[0].text
+    ]
+    assert len(folded) == 2
+    assert all(node.all("svg") for node in folded)
+    captions = [node.text for node in part.all("figcaption")]
+    assert len(captions) == 9
+    assert all("Filled: " in text and "hollow: " in text for text in captions)
+
+
+def test_no_title_of_a_plot_is_cut(measured: tuple[dict[str, Any], Node]) -> None:
+    titles = [node.text for node in section(measured[1]).all("p") if "panel" in node.classes]
+    assert "members found at 1% false positives, reply (loss: record), with shadows" in titles
+    assert not [title for title in titles if "…" in title]
+
+
+def test_where_no_member_is_found_no_score_is_named(tmp_path: Path) -> None:
+    data = write_membership(run(tmp_path))
+    for cell in data["cells"]:
+        for point in cell["points"]:
+            if point["true_positives"]:
+                point["true_positives"] |= {"count": 0, "rate": 0.0, "low": 0.0}
+    change(tmp_path / "membership.json", cells=data["cells"])
+    _, root = report(tmp_path)
+    assert "none is found by any score at 1%" in section(root).text
+    assert "most are found at" not in section(root).text
+
+
+def test_words_of_membership_are_explained(measured: tuple[dict[str, Any], Node], tmp_path: Path) -> None:
+    def words(root: Node) -> set[str]:
+        part = next(node for node in root.all("section") if node.attributes["aria-labelledby"] == "glossary")
+        return {node.text for node in part.all("dt")}
+
+    _, bare = report(run(tmp_path).path)
+    assert words(measured[1]) - words(bare) == {
+        "member, non-member", "true-positive, false-positive rate", "AUC", "shadow", "LiRA", "RMIA",
+        "counterfactual memorization", "noise floor", "epsilon lower bound", "reach", "pairs", "coins",
+    }  # fmt: skip
 
 
 def test_shadows_of_another_model_are_said_to_be_so(tmp_path: Path) -> None:
@@ -452,7 +605,10 @@ def test_bounds_stand_beside_the_claim_and_are_rounded_to_their_safe_side(tmp_pa
     assert body[2][8:] == ["0", "2.50", "none", "no claim"]
     assert body[3][10:] == ["0.200", "could not refute"]
     text = section(root).text
-    assert "A lower bound proves a leak; an audit that finds nothing proves nothing" in text
+    assert "A bound above 0 shows, at 95% confidence for this row by itself, that the release depends on" in text
+    assert "an accountant bounds it from above" in text
+    assert table(root, "Lower bounds on epsilon, beside the accountant's upper bound")
+    assert "Reach is the bound that the row would have given with every guess right" in text
     assert "The accountant's claim: (1, 1e-05)-DP. Lower bounds at delta = 1e-05, each at 95% confidence" in text
     assert text.count("At 95% confidence that claim is untrue.") == 4
     assert "Pairs replace a row." in text
@@ -462,7 +618,9 @@ def test_without_a_claim_there_is_no_column_for_it(tmp_path: Path) -> None:
     write_epsilon(run(tmp_path), epsilon_row(upper=None, verdict=None), claim=None)
     _, root = report(tmp_path)
     assert len(rows(table(root, "Lower bounds on epsilon"))[1]) == 10
-    assert "No accountant's claim was given." in section(root).text
+    text = section(root).text.replace("No accountant's claim was given.", "")
+    assert len(text) < len(section(root).text)
+    assert "accountant" not in text
 
 
 @given(st.floats(1e-12, 1e12))

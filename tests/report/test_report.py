@@ -457,6 +457,16 @@ def test_tables_have_rows_of_one_width(intended: tuple[ReportData, Node]) -> Non
         assert len(widths) == 1, node.all("caption")[0].text
 
 
+@pytest.mark.parametrize(("seeds", "words"), [((0,), "on."), ((0, 1), "on, in at least one model.")])
+def test_the_least_dose_of_a_leak_names_models_only_where_there_are_several(
+    tmp_path: Path, seeds: tuple[int, ...], words: str
+) -> None:
+    for seed in seeds:
+        write_run(tmp_path / "runs" / f"hidden-s{seed}", Case(seed=seed))
+    [line] = [line for line in collect(tmp_path).headlines if "A leak is seen from dose" in line]
+    assert line.endswith(words)
+
+
 def colours(css: str) -> list[dict[str, str]]:
     blocks = re.findall(r":root \{(.*?)\}", css, re.S)
     light = dict(re.findall(r"--(\w+): (#\w{6})", blocks[0]))

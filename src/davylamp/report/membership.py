@@ -37,9 +37,19 @@ class Line:
     comparison: MembershipComparison | None = None
     decisions: Decisions | None = None
 
+    @property
+    def mark(self) -> str:
+        """Mark of a footnote on why nothing stands beside the loss; empty where something does, or where it is it."""
+        return "‡" if self.comparison is None and other_text(self.cell) else ""
+
     def at(self, fpr: float) -> OperatingPoint:
         """The threshold for a false-positive rate."""
         return self.cell.point(fpr)
+
+    def finds(self, fpr: float) -> tuple[str, ...]:
+        """Ids of the members above the threshold; none where the audit did not keep them."""
+        places = [point.fpr for point in self.cell.points]
+        return self.cell.found[places.index(fpr)] if self.cell.found else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ class ArmPart:
         membership: what its audit found.
         series: the arm.
         rate: the false-positive rate that scores are sorted at; nothing where all asked for are underpowered.
-        rates: the rates that can be resolved.
+        rates: the rates that can be resolved over all doses.
         lines: all doses together, what finds most first.
         by_dose: the same at each dose, in the same order of scores.
     """
@@ -121,10 +131,12 @@ def parts_of(runs: Sequence[Run], group: Group, series: Series) -> list[ArmPart]
 
 def _part(key: str, run: Run, membership: Membership, series: Series) -> ArmPart:
     own = [cell for cell in membership.cells if cell.arm == series.arm]
-    rates = tuple(fpr for fpr in sorted(membership.fprs) if all(cell.point(fpr).word == "measured" for cell in own))
+    # Of all doses: where a score is held against the non-members of a dose, they may be too few for what all resolve.
+    whole = [cell for cell in own if cell.dose is None]
+    rates = tuple(fpr for fpr in sorted(membership.fprs) if all(cell.point(fpr).word == "measured" for cell in whole))
     usual = usual_rate(membership.fprs)
     rate = next((fpr for fpr in rates if fpr >= usual), None)
-    lines = [_line(membership, cell, rate) for cell in own if cell.dose is None]
+    lines = [_line(membership, cell, rate) for cell in whole]
     lines.sort(key=lambda line: found(line.cell, rate), reverse=True)
     order = {(line.cell.score, line.cell.span): at for at, line in enumerate(lines)}
     by_dose = [Line(cell, span_words(cell)) for cell in own if cell.dose is not None]
@@ -136,7 +148,8 @@ def _line(membership: Membership, cell: MembershipCell, rate: float | None) -> L
     compared = [
         each
         for each in membership.comparisons
-        if (each.arm, each.span, each.first, each.second) == (cell.arm, cell.span, BASELINE, cell.score)
+        if not other_text(cell)
+        and (each.arm, each.span, each.first, each.second) == (cell.arm, cell.span, BASELINE, cell.score)
     ]
     if not compared:
         return Line(cell, span_words(cell))
@@ -150,11 +163,14 @@ def found(cell: MembershipCell, rate: float | None) -> tuple[float, float]:
     return (-1.0 if share is None else share.rate, cell.auc.value)
 
 
+def other_text(cell: MembershipCell) -> bool:
+    """Whether a score reads the reply where the loss reads the record, so that they are no comparison."""
+    return cell.span == "record" and cell.score in FROM_SHADOWS
+
+
 def span_words(cell: MembershipCell) -> str:
     """What a score reads; scores from shadows read the reply where others read the record."""
-    if cell.span == "secret":
-        return "secret"
-    return "reply" if cell.score in FROM_SHADOWS else "record"
+    return "reply" if other_text(cell) else cell.span
 
 
 @dataclass(frozen=True, slots=True)

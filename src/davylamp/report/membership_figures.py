@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from davylamp.measures.shadow_results import SCORES as FROM_SHADOWS
@@ -18,6 +18,9 @@ from davylamp.verdict.membership_model import MembershipCell
 from davylamp.verdict.roc import OperatingPoint, Share
 
 SPANS = ("secret", "record")
+SPAN_TITLES = {"secret": "the secret's tokens", "record": "the whole record"}
+SHADOW_TITLES = {"secret": "the secret, with shadows", "record": "reply (loss: record), with shadows"}
+"""What scores read, by span, in titles of panels: short, so that none is cut."""
 Read = Callable[[MembershipCell], tuple[float, float, float] | None]
 """A value of a cell with its interval."""
 
@@ -28,7 +31,7 @@ class _Family:
 
     key: str
     drawn: tuple[Drawn, ...]
-    words: str
+    titles: Mapping[str, str]
 
 
 def rocs(runs: Sequence[Run], part: ArmPart) -> list[Figure]:
@@ -68,9 +71,11 @@ def _families(runs: Sequence[Run], part: ArmPart) -> list[_Family]:
     alone = tuple(each for each in own if each.score not in FROM_SHADOWS)
     more = tuple(each for each in own if each.score in FROM_SHADOWS)
     beside = tuple(each for each in alone if each.score == BASELINE)
+    # Counted anew, so that each family has the first colours, which are told apart best.
+    shadowed = tuple(replace(each, index=at) for at, each in enumerate((*beside, *more)))
     families = (
-        _Family("alone", alone, ""),
-        _Family("shadows", (*beside, *more) if more else (), " with shadow models"),
+        _Family("alone", alone, SPAN_TITLES),
+        _Family("shadows", shadowed if more else (), SHADOW_TITLES),
     )
     return [family for family in families if family.drawn]
 
@@ -90,7 +95,7 @@ def _roc(part: ArmPart, family: _Family) -> Figure:
     for span in SPANS:
         cells = [(each, cell) for each in family.drawn if (cell := _cell(part, each.score, span)) is not None]
         if cells:
-            title = _span_title(span, family)
+            title = family.titles[span]
             curves = [_curve(part, each, cell) for each, cell in cells]
             finding = _roc_finding(part, [cell for _, cell in cells])
             name = f"ROC curves, {shorten(part.series.label, 60)}, {title}"
@@ -98,12 +103,6 @@ def _roc(part: ArmPart, family: _Family) -> Figure:
             made.append((Panel(title, plot), finding))
     finding = " ".join(f"{panel.title[:1].upper()}{panel.title[1:]}: {words}" for panel, words in made)
     return Figure(finding, panels=tuple(panel for panel, _ in made), legend=_legend(family))
-
-
-def _span_title(span: str, family: _Family) -> str:
-    if span == "secret":
-        return f"the secret's tokens{family.words}"
-    return "the whole record" if not family.words else f"the whole record (reply{family.words})"
 
 
 def _curve(part: ArmPart, each: Drawn, cell: MembershipCell) -> Curve:
@@ -140,7 +139,9 @@ def _roc_finding(part: ArmPart, cells: Sequence[MembershipCell]) -> str:
     if part.rate is None:
         return f"{said}, the largest of {shorten(best.score, 40)}; every false-positive rate asked for is underpowered."
     right = best.point(part.rate).true_positives
-    count = "none" if right is None else f"{right.count} of {right.of} members"
+    if right is None or not right.count:
+        return f"{said}; none is found by any score at {small_percent(part.rate)}."
+    count = f"{right.count} of {right.of} members"
     return f"{said}; most are found at {small_percent(part.rate)} by {shorten(best.score, 40)}: {count}."
 
 
@@ -187,7 +188,7 @@ def _doses(part: ArmPart, family: _Family) -> Figure:
                 if (line.cell.score, line.cell.span) == (each.score, span) and (value := read(line.cell)) is not None
             ]
             if points:
-                title = f"{unit}, {_span_title(span, family)}"
+                title = f"{unit}, {family.titles[span]}"
                 spec = _spec(f"{part.key}-dose-{family.key}-{key}-{span}", f"{title}, against dose", unit, level)
                 made.append(Panel(title, plots.against_dose(spec, points, svg.HALF)))
     finding = f"Each mark is one score at one dose, over {_members(part)} members, with its interval."

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from davylamp.report.membership import ArmPart, arm_parts
+from davylamp.report.membership import ArmPart, Line, arm_parts
 from davylamp.report.membership_model import Membership, ScoreNote
 from davylamp.report.model import Run
 from davylamp.report.text import shorten, small_percent
 
 MOST = 3
-"""Arms that the headline names."""
+"""Arms that headlines name."""
+DOSES = 5
+"""Doses that a headline lists."""
 
 
 def notes(runs: Sequence[Run]) -> list[ScoreNote]:
@@ -24,42 +27,117 @@ def notes(runs: Sequence[Run]) -> list[ScoreNote]:
     return list(found.values())
 
 
-def headline(runs: Sequence[Run]) -> str:
-    """How many members the loss finds in each arm, in one sentence; empty where it was not taken.
+def headlines(runs: Sequence[Run]) -> list[str]:
+    """How many members the loss finds in each arm by dose, and the score that finds most; a sentence an arm.
 
-    The loss, since the best of many scores is too good by chance.
+    The loss first, since the best of many scores is too good by chance.
     """
     parts = [part for run in runs for part in arm_parts(runs, run) if part.baseline is not None]
-    said: dict[str, list[str]] = {}
-    for index in sorted({part.series.index for part in parts}):
-        own = [part for part in parts if part.series.index == index]
-        for rate in sorted({part.rate for part in own}, key=lambda rate: rate or 1.0):
-            what = _found_by_loss([part for part in own if part.rate == rate], rate)
-            said.setdefault("" if rate is None else small_percent(rate), []).append(what)
-    if not said:
+    grouped: dict[tuple[int, float], list[ArmPart]] = {}
+    weak: dict[str, None] = {}
+    for part in sorted(parts, key=lambda part: (part.series.index, part.rate or 1.0)):
+        if part.rate is None:
+            weak[shorten(part.series.label, 80)] = None
+        else:
+            grouped.setdefault((part.series.index, part.rate), []).append(part)
+    several = len({part.series.index for part in parts}) > 1
+    said = [_headline(own, several) for own in list(grouped.values())[:MOST]]
+    if len(grouped) > MOST:
+        said.append(f"Membership: {len(grouped) - MOST} arms more in the section on membership.")
+    if weak:
+        names = ", ".join(list(weak)[:MOST]) + (f" and {len(weak) - MOST} arms more" if len(weak) > MOST else "")
+        said.append(f"Membership: too few non-members for any rate asked for in {names}.")
+    return said
+
+
+def _headline(parts: Sequence[ArmPart], several: bool) -> str:
+    first = parts[0].baseline
+    rate = parts[0].rate
+    if first is None or rate is None:
         return ""
-    spans = {part.baseline.span for part in parts if part.baseline is not None}
-    whose = "the secret's tokens" if spans == {"secret"} else "the record"
-    clauses = [
-        f"at {rate} false positives {'; '.join(words[:MOST])}{_and_more(words)}"
-        if rate
-        else f"too few non-members for any rate asked for in {', '.join(words[:MOST])}{_and_more(words)}"
-        for rate, words in said.items()
-    ]
-    return f"Membership by the loss over {whose}, all doses together: {'; '.join(clauses)}."
+    arm = f" of {shorten(parts[0].series.label, 80)}" if several else ""
+    said = (
+        f"Membership{arm} by the loss over {_whose(first)}, at {small_percent(rate)} false positives: "
+        f"{_by_dose(parts, _key(first), rate)}."
+    )
+    keys = list(dict.fromkeys(_key(line) for part in parts for line in part.lines))
+    best = max(keys, key=lambda key: (_total(parts, key, rate)[0], key == _key(first)))
+    if best == _key(first) or _total(parts, best, rate)[0] <= _total(parts, _key(first), rate)[0]:
+        return said if len(keys) == 1 else f"{said} No other score finds more."
+    line = next(line for part in parts for line in part.lines if _key(line) == best)
+    name = shorten(line.cell.score, 40) + (f" over {_whose(line)}" if line.span != first.span else "")
+    return f"{said} Chosen after looking, {name} finds most: {_by_dose(parts, best, rate)}."
 
 
-def _found_by_loss(parts: Sequence[ArmPart], rate: float | None) -> str:
-    name = shorten(parts[0].series.label, 80)
-    lines = [part.baseline for part in parts if part.baseline is not None]
-    if rate is None:
-        return name
-    shares = [right for line in lines if (right := line.at(rate).true_positives) is not None]
-    return f"{sum(right.count for right in shares)} of {sum(right.of for right in shares)} members of {name} are found"
+def _key(line: Line) -> tuple[str, str]:
+    return line.cell.score, line.cell.span
 
 
-def _and_more(words: Sequence[str]) -> str:
-    return f", and {len(words) - MOST} arms more" if len(words) > MOST else ""
+def _whose(line: Line) -> str:
+    return "the secret's tokens" if line.span == "secret" else f"the {line.span}"
+
+
+def _total(parts: Sequence[ArmPart], key: tuple[str, str], rate: float, dose: int | None = None) -> tuple[int, int]:
+    """Members found, and how many there are, in all models; of one dose or of all together."""
+    lines = [line for part in parts for line in (*part.lines, *part.by_dose) if _key(line) == key]
+    shares = [line.at(rate).true_positives for line in lines if line.cell.dose == dose]
+    return sum(each.count for each in shares if each), sum(each.of for each in shares if each)
+
+
+def _by_dose(parts: Sequence[ArmPart], key: tuple[str, str], rate: float) -> str:
+    """Members found at each dose; together where a dose has too few non-members of its own, or doses are many."""
+    doses = sorted({line.cell.dose or 0 for part in parts for line in part.by_dose})
+    counts = [_total(parts, key, rate, dose) for dose in doses]
+    if len(doses) > DOSES or not all(of for _, of in counts):
+        count, of = _total(parts, key, rate)
+        return f"{count} of {of} found, all doses together"
+    told = [f"dose {dose:,}: {count} of {of}" for dose, (count, of) in zip(doses, counts, strict=True)]
+    return ", ".join([f"{told[0]} found", *told[1:]])
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBy:
+    """Which scores over the secret's tokens find each member of a model.
+
+    Attributes:
+        head: the column's head, with the false-positive rate where it is one for all.
+        words: names of scores, by the canary's id.
+    """
+
+    head: str
+    words: Mapping[str, str]
+
+
+def found_by(runs: Sequence[Run], run: Run) -> FoundBy | None:
+    """The scores over the secret that find each member; nothing where that was not kept.
+
+    Args:
+        runs: all of the report.
+        run: the model.
+    """
+    told: dict[str, tuple[float, str]] = {}
+    for part in arm_parts(runs, run):
+        lines = [line for line in part.lines if line.cell.span == "secret" and line.cell.found]
+        if part.rate is not None and lines:
+            for canary in run.canaries:
+                if canary.role == "focus" and canary.arm == part.series.arm:
+                    told[canary.id] = part.rate, _names(lines, part.rate, canary.id)
+    rates = {rate for rate, _ in told.values()}
+    if not rates:
+        return None
+    if len(rates) == 1:
+        return FoundBy(f"found at {small_percent(rates.pop())} by", {key: words for key, (_, words) in told.items()})
+    return FoundBy("found by", {key: f"at {small_percent(rate)}: {words}" for key, (rate, words) in told.items()})
+
+
+def _names(lines: Sequence[Line], rate: float, canary: str) -> str:
+    yes = [shorten(line.cell.score, 40) for line in lines if canary in line.finds(rate)]
+    no = [shorten(line.cell.score, 40) for line in lines if canary not in line.finds(rate)]
+    if not yes:
+        return "none"
+    if len(no) >= len(yes) or len(lines) == 1:
+        return ", ".join(yes)
+    return f"all {len(lines)}{' but ' + ', '.join(no) if no else ''}"
 
 
 def underpowered(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -153,10 +153,16 @@ def _span(values: Sequence[float]) -> str:
 
 
 def small(value: float) -> str:
-    """A number of any size and sign with two digits that count; 0 for what is below 0.00005."""
-    if abs(value) < 5e-5:
+    """A number of any size and sign with two digits that count, three from 1 on."""
+    size = abs(value)
+    if size == 0:
         return "0"
-    return f"{'−' if value < 0 else ''}{digits(abs(value)) if abs(value) >= 1 else f'{abs(value):.2g}'}"
+    sign = "−" if value < 0 else ""
+    # Rounded first, so that 0.000099999 is written as the 0.00010 that it rounds to.
+    if float(f"{size:.1e}") >= 1e-4:
+        return f"{sign}{digits(size) if size >= 1 else f'{size:#.2g}'}"
+    mantissa, exponent = f"{size:.1e}".split("e")
+    return f"{sign}{mantissa}e−{-int(exponent)}"
 
 
 def _point(row: ShadowRow, cell: Memorization) -> Point:

@@ -88,7 +88,7 @@ def _findings(runs: Sequence[Run]) -> Iterator[Finding]:
             yield Finding("copying", None, _copied(series, rows))
         if cued := _cued(series, own):
             yield Finding("copying", None, cued)
-    if said := membership_words.headline(given):
+    for said in membership_words.headlines(given):
         yield Finding("membership", None, said)
 
 
@@ -109,7 +109,8 @@ def _arm(series: Series, cells: Sequence[Cell], verdict: Verdict) -> Finding:
         f"{100 * chance:.2g}%); {said} of {asked} are said exactly. Median exposure {_span(medians)} bits."
     )
     if leaking and leaking[0] < dose:
-        text += f" A leak is seen from dose {leaking[0]} on, in at least one model."
+        models = max(Counter(cell.dose for cell in cells).values())
+        text += f" A leak is seen from dose {leaking[0]} on{', in at least one model' if models > 1 else ''}."
     return Finding(
         "arm", min((cell_word(cell) for cell in cells), key=_WORST_FIRST.index), text + _rate_left(top, verdict)
     )
