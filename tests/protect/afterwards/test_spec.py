@@ -29,3 +29,10 @@ def test_what_does_not_fit_is_named(data, said):
 
 def test_a_width_that_stands_twice_is_taken_once():
     assert UnlearningSpec(method="npo", bits=(8, 4, 8)).bits == (8, 4)
+
+
+@pytest.mark.parametrize("given", [{"method": "graddiff", "rounds": 3}, {"method": "npo", "beta": 0.5}])
+def test_what_is_written_is_read_back(given):
+    spec = UnlearningSpec.model_validate(given)
+    assert UnlearningSpec.model_validate_json(spec.model_dump_json()) == spec
+    assert ("beta" in spec.model_dump(mode="json")) == (given["method"] == "npo")

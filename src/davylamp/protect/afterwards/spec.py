@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from davylamp.training.spec import LoraSpec
 
@@ -79,6 +87,12 @@ class UnlearningSpec(_Strict):
     @classmethod
     def _once(cls, bits: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(bits))
+
+    @model_serializer(mode="wrap")
+    def _without_a_useless_beta(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave beta out where it is refused, so that what is written can be read."""
+        data: dict[str, Any] = handler(self)
+        return data if self.method == "npo" else {key: value for key, value in data.items() if key != "beta"}
 
     @model_validator(mode="after")
     def _beta_has_a_use(self) -> UnlearningSpec:
