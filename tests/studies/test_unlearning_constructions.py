@@ -31,7 +31,7 @@ LINES = [
     {"kind": "gated", "groups": 2, "twins": 1, "secret_tokens": 4},
 ]
 KNOWS = TrainingSpec(epochs=25, batch_size=8, learning_rate=3e-3, precision="float32")
-QUICK = ConstructedSettings(max_expansions=0, repeated=0)
+QUICK = ConstructedSettings(max_expansions=20, repeated=0)
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +142,7 @@ def test_the_matrix_reads_the_verifier_after_unlearning(run, forgotten, davylamp
     assert (rows["naive"].signal, rows["naive"].word) == (0.0, "not seen")
     left = cell(forgotten, "trigger").trigger.after.successes
     assert f"through the trigger, recover 3 → {left} of 3" in rows["trigger"].detail
+    assert (rows["trigger"].signal, rows["trigger"].word) == (0.0, "blind")
     assert "unlearning" not in rows["gated"].detail
 
 
