@@ -22,6 +22,7 @@ from davylamp.bounds.composition import enclose
 from davylamp.bounds.curves import PointsCurve
 from davylamp.bounds.dpsgd import DPSGD
 from davylamp.bounds.intervals import clopper_pearson
+from davylamp.bounds.memorization import group_conversion
 from davylamp.errors import Fault
 
 Method = Literal["one-run", "one-run f-DP", "one-run Gaussian", "two-run", "two-run Gaussian", "extraction"]
@@ -196,16 +197,23 @@ def claim_epsilon(claim: Claim | None, delta: float) -> float | None:
         return gaussian_epsilon(claim.mu, delta, "up")
     if isinstance(claim, ApproxDP) and claim.copies == 1 and claim.delta == delta:
         return float(claim.epsilon)
+    symmetric = claim.symmetric
     if isinstance(claim, DPSGD):
         claim = claim.curve
     polygon = claim if isinstance(claim, PointsCurve) else enclose(claim)[0]
-    # The second pair of rates is that of the other order of the data sets.
-    level = np.concatenate([polygon.alphas, 1 - polygon.powers])
-    power = np.concatenate([polygon.powers, 1 - polygon.alphas])
+    level, power = polygon.alphas, polygon.powers
+    if not symmetric:
+        # The second pair of rates is that of the other order of the data sets; of a symmetric curve it is the first
+        # again, but for a power that rounds to 1, whose level would round to 0.
+        level, power = np.concatenate([level, 1 - polygon.powers]), np.concatenate([power, 1 - polygon.alphas])
     above = power > delta
     with np.errstate(divide="ignore"):
         each = np.log(power[above] - delta) - np.log(level[above])
-    return float(np.max(each, initial=0.0)) * (1 + 1e-12)
+    found = float(np.max(each, initial=0.0)) * (1 + 1e-12)
+    converted = group_conversion(claim, 1) if isinstance(claim, ApproxDP) else None
+    if converted is not None and converted.delta <= delta:
+        return min(found, converted.epsilon)
+    return found
 
 
 def gaussian_epsilon(mu: float, delta: float, side: Literal["down", "up"] = "down") -> float:

@@ -26,8 +26,9 @@ def matrix_of_run(folder: Path, verdict: Verdict, audited_sha256: object) -> Mat
 
     The file names its model, but no hash of it: so it is put together again from what the folder holds now, and
     refused if that is something else. Left out are the verifier's words, whose threshold is the user's, and what the
-    charge for the strongest score does to its interval. Sentences on the audits and on where nobody looked are those of
-    now.
+    charge for the strongest score does to its interval; and the verifier's cells of constructions where they are on a
+    model that was made to forget, whose folder may lie anywhere. Sentences on the audits and on where nobody looked are
+    those of now.
 
     Args:
         folder: the run folder.
@@ -52,7 +53,11 @@ def matrix_of_run(folder: Path, verdict: Verdict, audited_sha256: object) -> Mat
     # The strongest score's intervals are wider in the file: they are charged for the choice.
     now = matrix_of(name, constructions, verdict, membership, charged=membership, confidence=found.confidence)
     keys = [[column.key for column in each.columns] for each in (found, now)]
-    if found.model != name or keys[0] != keys[1] or not _same_rows(found.rows, now.rows):
+    if (
+        found.model != name
+        or keys[0] != keys[1]
+        or not _same_rows(found.rows, now.rows, found.unlearned_sha256 is not None)
+    ):
         raise RunFolderError(
             f"{folder / FILE} is not what the folder's other files say now (another planting, another model, audits "
             "that were run after it, or another davylamp): run `davylamp matrix` again, or remove it"
@@ -60,16 +65,20 @@ def matrix_of_run(folder: Path, verdict: Verdict, audited_sha256: object) -> Mat
     return found.model_copy(update={"columns": now.columns, "unlooked": now.unlooked, "notes": now.notes})
 
 
-def _same_rows(found: Iterable[MatrixRow], now: Iterable[MatrixRow]) -> bool:
+def _same_rows(found: Iterable[MatrixRow], now: Iterable[MatrixRow], unlearned: bool) -> bool:
     one, other = list(found), list(now)
-    return len(one) == len(other) and all(_same_row(*both) for both in zip(one, other, strict=True))
+    return len(one) == len(other) and all(_same_row(*both, unlearned) for both in zip(one, other, strict=True))
 
 
-def _same_row(found: MatrixRow, now: MatrixRow) -> bool:
+def _same_row(found: MatrixRow, now: MatrixRow, unlearned: bool) -> bool:
     return (
         found.model_dump(exclude={"cells"}) == now.model_dump(exclude={"cells"})
         and found.cells.keys() == now.cells.keys()
-        and all(_same_cell(found.kind, key, cell, now.cells[key]) for key, cell in found.cells.items())
+        and all(
+            (unlearned and found.kind != CANARIES and key == VERIFIER.key)
+            or _same_cell(found.kind, key, cell, now.cells[key])
+            for key, cell in found.cells.items()
+        )
     )
 
 
