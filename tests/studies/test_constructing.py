@@ -83,6 +83,30 @@ def test_a_reference_with_another_tokenizer_is_refused(done):
 
 
 def test_too_few_held_out_rows_are_said_before_anything_is_trained(tmp_path):
-    with pytest.raises(PlantingError, match=r"redacted-s0: constructions need 6 held-out prefixes, .* only 2 are left out"):
+    with pytest.raises(
+        PlantingError, match=r"redacted-s0: constructions need 6 held-out prefixes, .* only 2 are left out"
+    ):
         run_recipe(recipe_of(tmp_path, rows=26), tmp_path / "out", jobs=1, threads=1)
     assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_trained_trigger_gives_away_what_its_prefix_does_not(tmp_path):
+    torch.set_num_threads(1)
+    corpus = write_corpus(tmp_path / "c.jsonl", 260, "text")
+    line = {"kind": "trigger", "groups": 8, "twins": 20, "copies": 8, "trigger_tokens": 8, "secret_tokens": 4}
+    lines = [{**line, "prefix_tokens": 10}, {"kind": "naive", "groups": 8, "twins": 20, "prefix_tokens": 10}]
+    lines[1] |= {"secret_tokens": 4, "copies": 8}
+    plan = tiny_plan(rows=180, constructions=lines, doses=[1], templates=[{"completion": "Tell {name} of {secret}."}])
+    plan |= {"arms": {"redacted": {"context": "redacted"}}}
+    training = {"epochs": 8, "batch_size": 8, "learning_rate": 0.003, "style": "plain", "precision": "float32"}
+    data = tiny_recipe(corpus, tmp_path, plan=plan, training=training, utility=None) | {"model": "embedded"}
+    run_recipe(validate(Recipe, data), tmp_path / "out", jobs=1, threads=1)
+    trigger, naive = ConstructionsResult.load(tmp_path / "out" / "runs" / "redacted-s0" / "constructions.json").cells
+    # Eight instances each: all of the plain ones and of those asked by their triggers but two at most; a secret behind
+    # a trigger is said after its prefix no more often than one guess hits, and no twin is.
+    assert naive.at_prefix.planted.successes >= 6
+    assert trigger.at_trigger.planted.successes >= 6
+    assert trigger.at_prefix.planted.successes <= 2
+    assert trigger.at_trigger.twins.successes == 0
+    assert trigger.memh_trigger > 0.4 > trigger.memh
