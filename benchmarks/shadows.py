@@ -79,7 +79,7 @@ def main() -> None:
     options = parser.parse_args()
     from davylamp.measures.shadow_results import ShadowScores
     from davylamp.runs.folder import RunFolder
-    from davylamp.studies.shadow_preparing import ShadowRequest
+    from davylamp.studies.shadow_request import ShadowRequest
     from davylamp.studies.shadowing import shadows_step
     from davylamp.training.shadows import ShadowSpec
 

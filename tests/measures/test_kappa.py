@@ -177,7 +177,10 @@ def test_kappa_needs_a_reference(run):
         ({"measures": ["exposure", "kappa"]}, "measures must hold recovery"),
         ({"measures": ["exposure", "recovery", "lire"]}, r"audit\.measures\.2 is 'lire'"),
         ({"dtype": "bfloat16"}, "searches of extraction and kappa need dtype float32"),
-        ({"measures": ["exposure", "recovery"], "claim": {"epsilon": 1}}, "measures must hold one of extraction, membership, lira"),
+        (
+            {"measures": ["exposure", "recovery"], "claim": {"epsilon": 1}},
+            "measures must hold one of extraction, membership, lira",
+        ),
         ({"claim": {"epsilon": 1, "mu": 1}}, "either epsilon"),
         ({"kappa": {"guesses": 0}}, r"audit\.kappa\.guesses"),
         ({"extraction": {"top_q": 1}}, r"audit\.extraction\.top_q"),

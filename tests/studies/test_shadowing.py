@@ -15,7 +15,8 @@ from davylamp.corpora.readers import read_corpus
 from davylamp.errors import InputError, ManifestError, PreflightError, RunFolderError
 from davylamp.measures.shadow_results import SCORES, ShadowScores
 from davylamp.runs.folder import RunFolder
-from davylamp.studies.shadow_preparing import ShadowRequest, prepare
+from davylamp.studies.shadow_preparing import prepare
+from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.shadow_work import read_signals, train_shadows
 from davylamp.studies.shadowing import shadows_step
 from davylamp.studies.steps import plant_step, train_step

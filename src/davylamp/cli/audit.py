@@ -77,7 +77,7 @@ def audit(  # noqa: PLR0913 - an argument for each option
     from davylamp.runs.progress import Reporter
     from davylamp.studies.auditing import AuditRequest, audit_step
     from davylamp.studies.recipe import AuditSpec
-    from davylamp.studies.shadow_preparing import ShadowRequest
+    from davylamp.studies.shadow_request import ShadowRequest
     from davylamp.training.shadow_runs import check_execution
 
     styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}

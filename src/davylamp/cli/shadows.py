@@ -85,7 +85,7 @@ def shadows(  # noqa: PLR0913 - an argument for each option
     from davylamp.runs.config import validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
-    from davylamp.studies.shadow_preparing import TOGETHER, ShadowRequest
+    from davylamp.studies.shadow_request import TOGETHER, ShadowRequest
     from davylamp.studies.shadowing import shadows_step
     from davylamp.training.shadow_runs import check_execution
     from davylamp.training.shadows import ShadowSpec

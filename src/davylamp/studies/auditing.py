@@ -30,8 +30,7 @@ from davylamp.studies.membership import (
     takes_moments,
 )
 from davylamp.studies.recipe import AuditSpec, UtilitySpec
-from davylamp.studies.shadow_preparing import ShadowRequest
-from davylamp.studies.shadowing import scores_of_audit
+from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.steps import read_training
 from davylamp.studies.utility import save_utility
 from davylamp.verdict import Verdict, judge
@@ -161,6 +160,8 @@ def _shadows(
     """What shadows say of the audited model, where LiRA is measured; they are asked as the rest of the audit is."""
     if "lira" not in request.spec.measures:
         return None
+    from davylamp.studies.shadowing import scores_of_audit
+
     begun = time.perf_counter()
     wanted = replace(
         request.shadows,

@@ -28,7 +28,7 @@ from davylamp.runs.progress import QUIET, Reporter
 from davylamp.runs.workers import end_with_parent
 from davylamp.studies import auditing, constructing, steps
 from davylamp.studies.recipe import Recipe
-from davylamp.studies.shadow_preparing import ShadowRequest
+from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.utility import utility_step
 
 SMALL_BYTES = 20_000_000

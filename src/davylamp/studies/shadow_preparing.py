@@ -4,70 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from davylamp.canaries import Manifest
-from davylamp.corpora.records import Corpus
 from davylamp.errors import ManifestError, PreflightError, RunFolderError
-from davylamp.measures.counterfactual import TRUNCATION
 from davylamp.measures.probes import Probe, first_span, probe_record
-from davylamp.measures.shadow_scores import OFFLINE_A
 from davylamp.rendering.render import Renderer
 from davylamp.runs.folder import RunFolder
 from davylamp.scoring.tokens import SecretTokens
+from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.shadow_work import Base, ShadowWork, pad_token
 from davylamp.studies.steps import read_training
-from davylamp.training.shadow_runs import Execution, Executor
-from davylamp.training.shadows import ShadowDesign, ShadowSpec, Target
+from davylamp.training.shadow_runs import Execution
+from davylamp.training.shadows import ShadowDesign, Target
 from davylamp.training.spec import TrainingSpec
 
 SMALL_BYTES = 20_000_000
 """Weights below which shadows share this machine, a process a core."""
-TOGETHER = 4
-"""Small models that are trained at once where nothing else is said: eight were no faster a model than four."""
 PROBES = (Probe.HIDDEN, Probe.AS_TRAINED)
 LIBRARIES = ("torch", "transformers", "accelerate")
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowRequest:
-    """What is asked of the shadows.
-
-    Attributes:
-        spec: how many shadows, and the dose of twins.
-        model: the model that training begins from; what ``training.json`` says if none.
-        settings: training settings as key=value, over those of ``training.json``.
-        chat_template: file of a chat template, where the tokenizer has none.
-        audited: the checkpoint to attack; the folder's own ``model/`` if none and it is there.
-        corpus: the file that was planted into, so that rows without a canary are its own.
-        executor: ``local`` or ``ray``.
-        address: address of a Ray cluster.
-        jobs: shadows at a time; by default one a core for a small model, else one.
-        threads: threads of torch of each; chosen by the model's size if none.
-        together: small models that a process trains at once, where the settings allow it (the result is the same,
-            whatever the number); 0 trains each as ``davylamp train`` does.
-        keep_models: keep the trained models, not their signals alone.
-        truncation: nats at which the log-loss is cut off.
-        a: RMIA's ``a``.
-    """
-
-    spec: ShadowSpec = field(default_factory=ShadowSpec)
-    model: str | None = None
-    settings: tuple[str, ...] = ()
-    chat_template: Path | None = None
-    audited: str | None = None
-    corpus: Corpus | None = None
-    executor: Executor = "local"
-    address: str | None = None
-    jobs: int | None = None
-    threads: int | None = None
-    together: int = TOGETHER
-    keep_models: bool = False
-    truncation: float = TRUNCATION
-    a: float = OFFLINE_A
 
 
 def training_of(folder: RunFolder, manifest: Manifest, request: ShadowRequest) -> Mapping[str, Any]:

@@ -19,7 +19,8 @@ from davylamp.rendering.render import Renderer
 from davylamp.runs.config import apply_overrides, validate
 from davylamp.runs.folder import RunFolder, digest
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.studies.shadow_preparing import PROBES, ShadowRequest, asked_pairs, prepare, training_of
+from davylamp.studies.shadow_preparing import PROBES, asked_pairs, prepare, training_of
+from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.shadow_work import ShadowWork, read_signals, train_shadows
 from davylamp.studies.steps import read_training
 from davylamp.training.shadow_runs import Execution, ShadowTask, run_tasks
