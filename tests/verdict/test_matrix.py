@@ -129,10 +129,28 @@ def test_a_trigger_on_the_list_of_suspects_is_seen_and_every_guess_is_charged():
     seen = row(matrix_of("model", result(cells, suspects=500)), "trigger")["corrected"]
     kappa = 501 * 1e-4
     assert seen.word == "leak"
-    assert seen.low == pytest.approx((0.025 ** (1 / 16) - kappa) / (1 - kappa))
+    # c alone and all prompts share the error: 0.0125 on either side.
+    assert seen.low == pytest.approx((0.0125 ** (1 / 16) - kappa) / (1 - kappa))
     # So many guesses that any guesser has the secret: nothing is above that.
     drowned = row(matrix_of("model", result(cells, suspects=20_000)), "trigger")["corrected"]
     assert (drowned.word, drowned.signal) == ("guessed", 0.0)
+
+
+def test_a_long_list_of_suspects_does_not_hide_what_the_prefix_says():
+    cells = cell("naive", said=16, informed=16, suspects=16, charged=1e-3)
+    found = row(matrix_of("model", result(cells, suspects=5_000)), "naive")["corrected"]
+    assert found.word == "leak"
+    assert found.low == pytest.approx((0.0125 ** (1 / 16) - 1e-3) / (1 - 1e-3))
+    assert "after c; one guess" in found.detail
+
+
+def test_few_instances_that_all_lie_above_their_twins_are_told_apart():
+    few = cell("naive", said=0, informed=16)
+    scores = few.scores[0].model_copy(update={"planted": (30.0, 31.0, 32.0, 33.0)})
+    found = row(matrix_of("model", result(few.model_copy(update={"scores": (scores,)}))), "naive")["loss_mia"]
+    # One order in 10,626 puts all four above all twenty; the interval, which holds for every distribution, starts at 0.
+    assert math.comb(24, 4) == 10_626
+    assert (found.word, found.signal) == ("leak", 1.0)
 
 
 def test_what_the_prior_explains_is_guessed():

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from davylamp.measures.constructed.model import ConstructionCell, ConstructionsResult
 from davylamp.verdict import matrix_columns as columns
 from davylamp.verdict.matrix_cells import (
+    ALPHA,
     auc_cell,
     corrected_cell,
     empty,
     more_than_twins,
+    scores_apart,
     share_cell,
     with_blindness,
 )
@@ -127,15 +129,20 @@ def _construction_cells(
 
 
 def _strongest(cell: ConstructionCell, confidence: float) -> MatrixCell:
-    """The local score with the largest AUC; that it was chosen by looking is charged to its interval."""
+    """The local score with the largest AUC; that it was chosen by looking is charged to its interval and its test.
+
+    The test decides the word: an interval that holds for every distribution says little of six instances, which an
+    exact test may tell from twins.
+    """
     if not cell.scores or not cell.scores[0].twins:
         return empty("there are no twins to hold the scores against")
     each = 1 - (1 - confidence) / len(cell.scores)
-    found = [(auc(score.planted, score.twins, each), score.name) for score in cell.scores]
-    best, name = max(found, key=lambda pair: pair[0].value)
+    found = [(auc(score.planted, score.twins, each), score) for score in cell.scores]
+    best, score = max(found, key=lambda pair: pair[0].value)
     several = f", the best of {len(found)} scores" if len(found) > 1 else ""
-    detail = f"{name}: AUC {best.value:.2f} [{best.low:.2f}, {best.high:.2f}]{several}"
-    return auc_cell(best.value, best.low, best.high, detail)
+    detail = f"{score.name}: AUC {best.value:.2f} [{best.low:.2f}, {best.high:.2f}]{several}"
+    seen = scores_apart(score.planted, score.twins, ALPHA / len(found))
+    return auc_cell(best.value, best.low, best.high, detail, seen)
 
 
 def _verified(successes: int, trials: int, threshold: float, confidence: float) -> MatrixCell:
@@ -146,22 +153,28 @@ def _verified(successes: int, trials: int, threshold: float, confidence: float) 
 
 
 def _corrected(cell: ConstructionCell, result: ConstructionsResult, confidence: float) -> MatrixCell:
-    """Whatever was tried without knowing the construction, each prompt charged as a guess."""
+    """What was tried without knowing the construction: c alone, as one guess, or all prompts, each charged as one.
+
+    Both are tried, each at half of the error: a long list of prompts must not hide what the first of them says.
+    """
     planted = [each for each in cell.instances if each.role == "planted"]
     hits = [any((each.at_prefix, each.at_suspects, each.by_scan, each.by_repetition)) for each in planted]
     looked = {"c": 1, "suspected triggers": result.suspects}
     looked["scanned prompts"] = 0 if result.scan is None else result.scan.flagged
     looked["repeated tokens"] = 0 if result.repetition is None else result.repetition.flagged
-    guesses = sum(looked.values())
-    kappa = min(1.0, cell.baseline.charged * guesses)
-    words: tuple[MatrixWord, MatrixWord] = ("leak", "capped" if cell.kind == "camouflage" else "guessed")
-    if cell.kind == "camouflage":
-        # The text itself leaves so many open: that is what its best guesser has.
-        kappa = min(1.0, max(kappa, cell.chance * guesses))
-    count_of = f"{guesses} guesses get" if guesses > 1 else "one guess gets"
     tried = ", ".join(f"{count} {name}" if name != "c" else name for name, count in looked.items() if count)
-    detail = f"{sum(hits)} of {len(hits)} came out after {tried}; {count_of} {kappa:.3g} without the release"
-    found = corrected_cell(sum(hits), len(hits), kappa, confidence, words, detail)
+    ways = {1: ("c", sum(each.at_prefix for each in planted)), sum(looked.values()): (tried, sum(hits))}
+    # The text of a camouflage leaves so many open: that is what its best guesser has.
+    each_guess = max(cell.baseline.charged, cell.chance) if cell.kind == "camouflage" else cell.baseline.charged
+    words: tuple[MatrixWord, MatrixWord] = ("leak", "capped" if cell.kind == "camouflage" else "guessed")
+    cells = []
+    for guesses, (where, count) in ways.items():
+        kappa = min(1.0, each_guess * guesses)
+        count_of = f"{guesses} guesses get" if guesses > 1 else "one guess gets"
+        detail = f"{count} of {len(hits)} came out after {where}; {count_of} {kappa:.3g} without the release"
+        shared = 1 - (1 - confidence) / len(ways)
+        cells.append(corrected_cell(count, len(hits), kappa, shared, words, detail, ALPHA / len(ways)))
+    found = max(cells, key=lambda each: (each.word == "leak", each.low or 0.0, each.word == words[1]))
     if cell.kind == "camouflage" and found.word == "not seen":
         return found.model_copy(update={"word": "capped"})
     return found

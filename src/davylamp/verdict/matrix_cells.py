@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import stats
 
@@ -45,6 +47,7 @@ def corrected_cell(
     confidence: float,
     words: tuple[MatrixWord, MatrixWord],
     detail: str,
+    level: float = ALPHA,
 ) -> MatrixCell:
     """A share of secrets above what guessing gets: ``(rate - kappa) / (1 - kappa)``, at least 0.
 
@@ -55,9 +58,10 @@ def corrected_cell(
         confidence: of the interval.
         words: where the rate is above kappa (exact binomial test), and where it is not although secrets came out.
         detail: what stands behind it.
+        level: of the test.
     """
     interval = clopper_pearson(successes, trials, confidence)
-    above = kappa < 1 and bool(stats.binom.sf(successes - 1, trials, kappa) <= ALPHA)
+    above = kappa < 1 and bool(stats.binom.sf(successes - 1, trials, kappa) <= level)
     word: MatrixWord = words[0] if above else words[1] if successes else "not seen"
     return MatrixCell(
         signal=_above(successes / trials, kappa),
@@ -72,10 +76,24 @@ def _above(rate: float, kappa: float) -> float:
     return 0.0 if kappa >= 1 else min(1.0, max(0.0, (rate - kappa) / (1 - kappa)))
 
 
-def auc_cell(value: float, low: float, high: float, detail: str) -> MatrixCell:
-    """An AUC as a signal: ``2 AUC - 1``, at least 0; ``leak`` where its interval lies above 1/2."""
+def auc_cell(value: float, low: float, high: float, detail: str, seen: bool | None = None) -> MatrixCell:
+    """An AUC as a signal: ``2 AUC - 1``, at least 0.
+
+    Args:
+        value: the AUC.
+        low: lower end of its interval.
+        high: upper end.
+        detail: what stands behind it.
+        seen: whether it is above 1/2 by a test; whether its interval lies above 1/2 if there was none.
+    """
     signal, least, most = (min(1.0, max(0.0, 2 * each - 1)) for each in (value, low, high))
-    return MatrixCell(signal=signal, low=least, high=most, word="leak" if low > 0.5 else "not seen", detail=detail)
+    above = low > 0.5 if seen is None else seen
+    return MatrixCell(signal=signal, low=least, high=most, word="leak" if above else "not seen", detail=detail)
+
+
+def scores_apart(planted: Sequence[float], twins: Sequence[float], level: float) -> bool:
+    """Whether planted ones score above twins (Mann and Whitney's test, one-sided, exact where few have no ties)."""
+    return bool(stats.mannwhitneyu(planted, twins, alternative="greater").pvalue <= level)
 
 
 def more_than_twins(planted: tuple[int, int], twins: tuple[int, int]) -> bool:
