@@ -86,6 +86,18 @@ def test_what_is_shown_is_what_is_planted(davylamp, plan_file, tmp_path):
         counts[canary.role] += canary.dose
     assert layout["replaced"] == counts
     assert layout["background_left"] == 240 - plan.planted_rows
+
+
+def test_rows_of_constructions_and_further_non_members_are_counted(davylamp, tmp_path):
+    lines = [{"kind": "naive", "groups": 2, "copies": 3, "secret_tokens": [1, 2]}, {"kind": "gated", "groups": 2}]
+    plan = write_yaml(tmp_path / "plan.yaml", tiny_plan(constructions=lines, nonmembers=10))
+    (layout,) = json.loads(said(davylamp("plan", "show", plan, "--rows", 240, "--json")))["layouts"]
+    # Two sizes, two instances, three rows each; a gate takes none.
+    assert (layout["constructed"], layout["nonmembers_per_arm"]) == (12, 10)
+    assert layout["background_left"] == 240 - sum(layout["replaced"].values()) - 12
+    text = said(davylamp("plan", "show", plan, "--rows", 240))
+    assert "constructions, which are not drawn, 12 more" in " ".join(text.split())
+    assert "10 further non-members of each arm" in " ".join(text.split())
     assert (layout["rows"], layout["updates"], layout["rows_per_update"], layout["epochs"]) == (240, 60, 4, None)
     assert layout["arms"] == {"early": "redacted", "bits": "encoded: binary"}
 

@@ -81,6 +81,7 @@ class Layout:
         epochs: how often training reads the file, if that is known.
         twins: canaries of each arm that are planted nowhere.
         nonmembers: further ones of each arm, which membership alone reads.
+        constructed: rows that constructions take, which are not drawn.
         groups: the canaries.
     """
 
@@ -94,6 +95,7 @@ class Layout:
     epochs: int | None
     twins: int
     nonmembers: int
+    constructed: int
     groups: tuple[Group, ...]
 
     @property
@@ -137,7 +139,8 @@ class Layout:
             "twins_per_arm": self.twins,
             "nonmembers_per_arm": self.nonmembers,
             "replaced": self.replaced,
-            "background_left": self.rows - sum(self.replaced.values()),
+            "constructed": self.constructed,
+            "background_left": self.rows - sum(self.replaced.values()) - self.constructed,
             "canaries": [self._canary(group, strip) for group in self.groups for strip in group.strips],
         }
 
@@ -218,6 +221,7 @@ def lay_out(plan: Plan, rows: int, name: str, *, apart: bool = False, epochs: in
         epochs=epochs,
         twins=plan.twins,
         nonmembers=plan.nonmembers,
+        constructed=plan.constructed_rows,
         groups=tuple(sorted(groups, key=lambda group: list(ROLES).index(group.role))),
     )
 
@@ -265,9 +269,10 @@ def budget(layout: Layout) -> Iterator[str]:
     taken = layout.replaced
     total = sum(taken.values())
     parts = ", ".join(f"{ROLES[role]} {count:,}" for role, count in taken.items())
+    more = f"constructions, which are not drawn, {layout.constructed:,} more; " if layout.constructed else ""
     yield (
-        f"Canaries replace {total:,} background rows ({total / layout.rows:.1%}): {parts}; "
-        f"{layout.rows - total:,} are left."
+        f"Canaries replace {total:,} background rows ({total / layout.rows:.1%}): {parts}; {more}"
+        f"{layout.rows - total - layout.constructed:,} are left."
     )
     yield f"{layout.twins} twins of each arm are planted nowhere (dose 0)."
     if layout.nonmembers:
