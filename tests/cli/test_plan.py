@@ -86,6 +86,8 @@ def test_what_is_shown_is_what_is_planted(davylamp, plan_file, tmp_path):
         counts[canary.role] += canary.dose
     assert layout["replaced"] == counts
     assert layout["background_left"] == 240 - plan.planted_rows
+    assert (layout["rows"], layout["updates"], layout["rows_per_update"], layout["epochs"]) == (240, 60, 4, None)
+    assert layout["arms"] == {"early": "redacted", "bits": "encoded: binary"}
 
 
 def test_rows_of_constructions_and_further_non_members_are_counted(davylamp, tmp_path):
@@ -98,8 +100,6 @@ def test_rows_of_constructions_and_further_non_members_are_counted(davylamp, tmp
     text = said(davylamp("plan", "show", plan, "--rows", 240))
     assert "constructions, which are not drawn, 12 more" in " ".join(text.split())
     assert "10 further non-members of each arm" in " ".join(text.split())
-    assert (layout["rows"], layout["updates"], layout["rows_per_update"], layout["epochs"]) == (240, 60, 4, None)
-    assert layout["arms"] == {"early": "redacted", "bits": "encoded: binary"}
 
 
 def test_no_secret_and_no_carrier_is_drawn_or_shown(davylamp, plan_file, tmp_path):
