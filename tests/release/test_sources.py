@@ -478,6 +478,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, limit: int) -> None:
     assert [path for path in (cache / "gguf").iterdir() if path.is_dir()] == []
 
 
+@pytest.mark.slow
 def test_two_conversions_at_once_make_one_folder(tmp_path: Path) -> None:
     file, cache = tiny_gguf(tmp_path / "tiny.gguf"), tmp_path / "cache"
     code = "import sys, pathlib; from davylamp.release.sources import resolve; "

@@ -138,7 +138,7 @@ def alive(pids):
     return [state for state in states if state and "State:\tZ" not in state]
 
 
-@pytest.mark.parametrize(("jobs", "step"), [(1, "train"), (2, "plant")])
+@pytest.mark.parametrize(("jobs", "step"), [(1, "train"), pytest.param(2, "plant", marks=pytest.mark.slow)])
 def test_a_killed_run_resumes_and_ends_as_an_undisturbed_one(made, tmp_path, jobs, step):
     recipe, path, _, undisturbed = made
     out = tmp_path / "out"

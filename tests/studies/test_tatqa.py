@@ -73,6 +73,7 @@ def test_one_source_on_both_sides_is_refused(data: Path) -> None:
     assert load_recipe("tatqa").corpus.hub == "next-tat/TAT-QA"
 
 
+@pytest.mark.slow
 def test_a_whole_run_on_the_embedded_model(data: Path, tmp_path: Path) -> None:
     changes = ["model=embedded", "plan.rows=24", "plan.doses=[2]", "plan.per_dose=2", "plan.twins=2"]
     changes += ["plan.positive.dose=4", "training.lora.top_layers=null", "utility.rows=6", "audit.pool=200"]
