@@ -156,6 +156,7 @@ def test_single_arm_plans_are_paired():
     assert {canary.context for canary in redacted} == {"redacted"}
 
 
+@pytest.mark.slow
 def test_positions_are_spread_over_the_file():
     # 8 planted positions of the last-but-one kind in each of 300 seeds over 60 rows: 2,400 draws, 40 expected a row;
     # the largest of 60 deviations of a binomial stays within 4.5 standard deviations (p < 5e-4 in all).

@@ -192,6 +192,7 @@ def test_a_fault_leaves_what_was_done_and_nothing_half(made, tmp_path):
     assert left <= {".lock", "recipe.json"}
 
 
+@pytest.mark.slow
 def test_adapters_clean_runs_and_arms_together(made, tmp_path):
     _, path, _, _ = made
     recipe = load_recipe(

@@ -34,6 +34,9 @@ KNOWS = TrainingSpec(epochs=25, batch_size=8, learning_rate=3e-3, precision="flo
 QUICK = ConstructedSettings(max_expansions=20, repeated=0)
 
 
+pytestmark = pytest.mark.slow  # it trains, unlearns and audits a whole run
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run whose model says naive secrets after c, and the trigger's after rho."""
