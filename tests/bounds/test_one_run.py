@@ -491,3 +491,11 @@ def test_guesses_do_not_depend_on_monotone_changes_of_the_scores(scores, bits, s
     assume(0 < sum(labels) < len(labels))
     called = len(scores) // 3
     assert guess_members(scores, labels, called, 2, seed=seed) == guess_members(ranks, labels, called, 2, seed=seed)
+
+
+def test_counts_that_would_not_end_are_refused_with_the_method_that_does():
+    with pytest.raises(InputError, match="f-dp"):
+        one_run_epsilon(Guesses(200_000, 200_000, 150_000), 1e-5)
+    assert one_run_epsilon(Guesses(200_000, 200_000, 150_000), 1e-5, method="f-dp").eps_low > 1
+    with pytest.raises(InputError, match="10,000,000"):
+        Guesses(2**53, 10, 5)

@@ -137,3 +137,11 @@ def test_what_is_no_json_object_is_a_value_error(tmp_path, content, said):
     (tmp_path / "j").write_bytes(content)
     with pytest.raises(ValueError, match=said):
         files.read_json(tmp_path / "j")
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": [Infinity]}', '{"a": {"b": -Infinity}}'])
+def test_a_file_that_holds_no_number_where_one_stands_is_damaged(tmp_path, text):
+    path = tmp_path / "result.json"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ValueError, match="no number"):
+        files.read_json(path)
