@@ -9,15 +9,19 @@ import typer
 
 from davylamp.cli.membership import emit_membership
 from davylamp.cli.output import (
+    AdapterBaseOption,
     AddressOption,
+    ChatTemplateOption,
     ExecutorOption,
     JsonFlag,
     QuietFlag,
     ShadowJobsOption,
+    StyleOption,
     ThreadsOption,
     emit,
     emit_json,
     emit_verdict,
+    style_of,
 )
 
 
@@ -34,19 +38,13 @@ def audit(  # noqa: PLR0913 - an argument for each option
         str | None,
         typer.Option("--reference", help="A base model to compare with; 'adapter' disables the checkpoint's own."),
     ] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", help="The model under an unmerged adapter, where it has moved.")
-    ] = None,
+    base: AdapterBaseOption = None,
     measures: Annotated[
         str | None,
         typer.Option("--measures", help="What to measure beside exposure and recovery, such as membership,lira."),
     ] = None,
-    style: Annotated[
-        str | None, typer.Option("--style", help="How your trainer wrote records: auto, chat or plain.")
-    ] = None,
-    chat_template: Annotated[
-        Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
-    ] = None,
+    style: StyleOption = None,
+    chat_template: ChatTemplateOption = None,
     shadows: Annotated[
         int | None,
         typer.Option("--shadows", help="Shadow models for lira, an even number of at least 4 (default: 16)."),
@@ -71,7 +69,6 @@ def audit(  # noqa: PLR0913 - an argument for each option
     """
     from davylamp.corpora.readers import read_corpus
     from davylamp.errors import Fault, InputError
-    from davylamp.rendering.render import Style
     from davylamp.runs.config import apply_overrides, set_keys, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
@@ -80,9 +77,6 @@ def audit(  # noqa: PLR0913 - an argument for each option
     from davylamp.studies.shadow_request import ShadowRequest
     from davylamp.training.shadow_runs import check_execution
 
-    styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
-    if style is not None and style not in styles:
-        raise InputError(Fault("--style", style, f"one of {', '.join(styles)}"))
     data = apply_overrides({}, settings or [])
     if measures is not None:
         if "measures" in data:
@@ -101,7 +95,7 @@ def audit(  # noqa: PLR0913 - an argument for each option
         model,
         reference,
         base,
-        styles[style] if style else None,
+        style_of(style),
         chat_template,
         how,
         threads=threads,

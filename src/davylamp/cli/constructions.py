@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json
+from davylamp.cli.output import (
+    AdapterBaseOption,
+    ChatTemplateOption,
+    JsonFlag,
+    QuietFlag,
+    StyleOption,
+    ThreadsOption,
+    emit,
+    emit_json,
+    style_of,
+)
 
 if TYPE_CHECKING:
     from davylamp.measures.constructed.model import ConstructionCell, ConstructionsResult, Pairs
@@ -40,15 +50,9 @@ def constructions(  # noqa: PLR0913 - an argument for each option
     neighbour: Annotated[
         str | None, typer.Option("--neighbour", help="The checkpoint trained on RUN/neighbour, for pairs.")
     ] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", help="The model under an unmerged adapter, where it has moved.")
-    ] = None,
-    style: Annotated[
-        str | None, typer.Option("--style", help="How your trainer wrote records: auto, chat or plain.")
-    ] = None,
-    chat_template: Annotated[
-        Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
-    ] = None,
+    base: AdapterBaseOption = None,
+    style: StyleOption = None,
+    chat_template: ChatTemplateOption = None,
     threads: ThreadsOption = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -59,23 +63,18 @@ def constructions(  # noqa: PLR0913 - an argument for each option
     trigger, local scores against twins, the adversary who knows the construction, and best-effort finders. Writes
     RUN/constructions.json.
     """
-    from davylamp.errors import Fault, InputError
     from davylamp.measures.constructed.settings import ConstructedSettings
-    from davylamp.rendering.render import Style
     from davylamp.runs.config import apply_overrides, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
     from davylamp.studies.constructing import ConstructionsRequest, constructions_step
 
-    styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
-    if style is not None and style not in styles:
-        raise InputError(Fault("--style", style, f"one of {', '.join(styles)}"))
     request = ConstructionsRequest(
         reference=reference,
         model=model,
         neighbour=neighbour,
         base=base,
-        style=styles[style] if style else None,
+        style=style_of(style),
         chat_template=chat_template,
         triggers=triggers,
         scan=scan,

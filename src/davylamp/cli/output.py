@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
 import typer
 from rich.console import Console
@@ -19,6 +19,7 @@ from davylamp.errors import StorageError
 
 if TYPE_CHECKING:
     # Not imported where it is not needed: numpy alone takes a second, in which Ctrl-C would show a traceback.
+    from davylamp.rendering.render import Style
     from davylamp.verdict.model import Verdict
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.")]
@@ -39,6 +40,15 @@ AddressOption = Annotated[
 ShadowJobsOption = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Shadows at a time (default: one a core for a small model).")
 ]
+ChatTemplateOption = Annotated[
+    Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
+]
+StyleOption = Annotated[
+    str | None, typer.Option("--style", help="How your trainer wrote records: auto, chat or plain.")
+]
+AdapterBaseOption = Annotated[
+    str | None, typer.Option("--base", help="The model under an unmerged adapter, where it has moved.")
+]
 HeldOutOption = Annotated[
     Path | None, typer.Option("--held-out", help="Rows to measure utility on (default: test.* beside --data).")
 ]
@@ -48,6 +58,28 @@ TABLE_WIDTH = 110
 
 # Half pairs of surrogates, by which Python holds the bytes of a file name that is not UTF-8, are no text at all.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@overload
+def style_of(name: str) -> Style: ...
+
+
+@overload
+def style_of(name: None) -> None: ...
+
+
+def style_of(name: str | None) -> Style | None:
+    """The style that an option names.
+
+    Raises:
+        InputError: it is none.
+    """
+    from davylamp.errors import Fault, InputError
+
+    styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
+    if name is not None and name not in styles:
+        raise InputError(Fault("--style", name, f"one of {', '.join(styles)}"))
+    return None if name is None else styles[name]
 
 
 def plain(text: str) -> str:

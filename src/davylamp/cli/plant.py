@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from davylamp.cli.output import JsonFlag, ThreadsOption, emit, emit_json
+from davylamp.cli.output import JsonFlag, ThreadsOption, emit, emit_json, style_of
 
 if TYPE_CHECKING:
     from davylamp.canaries.constructions import Instance
@@ -51,7 +51,6 @@ def plant(  # noqa: PLR0913 - one parameter an option
     from davylamp.canaries import Plan
     from davylamp.corpora.readers import Columns, read_corpus
     from davylamp.errors import Fault, InputError
-    from davylamp.rendering.render import Style
     from davylamp.runs.config import apply_overrides, load_yaml, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.studies.steps import check_unplanted, plant_step
@@ -59,9 +58,7 @@ def plant(  # noqa: PLR0913 - one parameter an option
     what = validate(Plan, apply_overrides(load_yaml(plan), overrides or []), "plan")
     if arm is not None and arm not in what.arms:
         raise InputError(Fault("--arm", arm, f"one of {', '.join(what.arms)}"))
-    styles: dict[str, Style] = {"auto": "auto", "chat": "chat", "plain": "plain"}
-    if style not in styles:
-        raise InputError(Fault("--style", style, f"one of {', '.join(styles)}"))
+    written = style_of(style)
     if what.constructions and base is None:
         raise InputError(
             Fault("--base", None, "the model that training will begin from", "plan.constructions draw secrets from it.")
@@ -75,7 +72,7 @@ def plant(  # noqa: PLR0913 - one parameter an option
         # Here, since it loads a model, which no other planting needs.
         from davylamp.studies.constructing import maker_of
 
-        maker = maker_of(base, styles[style], chat_template, threads)
+        maker = maker_of(base, written, chat_template, threads)
     with locked(out):
         planted = plant_step(RunFolder(out), corpus, what if arm is None else what.only(arm), maker)
     manifest = planted.manifest

@@ -9,6 +9,7 @@ import typer
 
 from davylamp.cli.output import (
     AddressOption,
+    ChatTemplateOption,
     ExecutorOption,
     JsonFlag,
     QuietFlag,
@@ -63,9 +64,7 @@ def shadows(  # noqa: PLR0913 - an argument for each option
     truncation: Annotated[
         float | None, typer.Option("--truncation", help="Nats at which the log-loss is cut off (default: 20).")
     ] = None,
-    chat_template: Annotated[
-        Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
-    ] = None,
+    chat_template: ChatTemplateOption = None,
     keep_models: Annotated[
         bool, typer.Option("--keep-models", help="Keep the shadow models too, in RUN/shadows/models/.")
     ] = False,

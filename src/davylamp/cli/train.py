@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json
+from davylamp.cli.output import ChatTemplateOption, JsonFlag, QuietFlag, ThreadsOption, emit, emit_json
 
 
 def train(
@@ -20,9 +20,7 @@ def train(
     ] = "embedded",
     spec: Annotated[Path | None, typer.Option("--spec", help="YAML file of settings.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of adapters and dropout.")] = 0,
-    chat_template: Annotated[
-        Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
-    ] = None,
+    chat_template: ChatTemplateOption = None,
     threads: ThreadsOption = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,

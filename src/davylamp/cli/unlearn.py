@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table
+from davylamp.cli.output import ChatTemplateOption, JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table
 
 if TYPE_CHECKING:
     from davylamp.studies.unlearning_result import UnlearningResult
@@ -59,9 +59,7 @@ def unlearn(  # noqa: PLR0913 - an argument for each option
     out: Annotated[
         Path | None, typer.Option("--out", help="Checkpoint folder to write (default: RUN/unlearned).")
     ] = None,
-    chat_template: Annotated[
-        Path | None, typer.Option("--chat-template", help="Jinja file, for a tokenizer that has no chat template.")
-    ] = None,
+    chat_template: ChatTemplateOption = None,
     threads: ThreadsOption = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,

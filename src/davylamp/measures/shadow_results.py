@@ -7,11 +7,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from davylamp.canaries.manifest import Role
 from davylamp.canaries.plan import Context
-from davylamp.errors import RunFolderError
 from davylamp.measures.counterfactual import TRUNCATION
 from davylamp.measures.probes import Probe
 from davylamp.measures.readings import Reading
@@ -229,10 +228,4 @@ class ShadowScores(_Strict):
         Raises:
             RunFolderError: it is missing, damaged, or of another schema.
         """
-        try:
-            return cls.model_validate(files.read_json(path))
-        except FileNotFoundError as error:
-            raise RunFolderError(f"no shadow scores at {path}: run `davylamp shadows` first") from error
-        except (OSError, ValueError) as error:
-            said = f"{error.error_count()} faults" if isinstance(error, ValidationError) else error
-            raise RunFolderError(f"cannot read {path}: {said}; run `davylamp shadows` again") from error
+        return files.read_result(cls, path, "shadow scores", "`davylamp shadows` first", "`davylamp shadows`")

@@ -10,9 +10,13 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from davylamp.errors import StorageError
+from pydantic import BaseModel, ValidationError
+
+from davylamp.errors import RunFolderError, StorageError
+
+Result = TypeVar("Result", bound=BaseModel)
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
@@ -89,6 +93,28 @@ def json_bytes(value: Any) -> bytes:
     """
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return _HALF_PAIR.sub(lambda match: f"\\\\u{ord(match[0]):04x}", text).encode("utf-8")
+
+
+def read_result(kind: type[Result], path: Path, what: str, verb: str, again: str | None = None) -> Result:
+    """Read a typed result.
+
+    Args:
+        kind: its type.
+        path: the file.
+        what: what is missing where there is no file, in words.
+        verb: the command that writes it, said where there is none.
+        again: the command to run where it is damaged; ``verb`` if none.
+
+    Raises:
+        RunFolderError: it is missing, damaged, or of another schema.
+    """
+    try:
+        return kind.model_validate(read_json(path))
+    except FileNotFoundError as error:
+        raise RunFolderError(f"no {what} at {path}: run {verb}") from error
+    except (OSError, ValueError) as error:
+        said = f"{error.error_count()} faults" if isinstance(error, ValidationError) else error
+        raise RunFolderError(f"cannot read {path}: {said}; run {again or verb} again") from error
 
 
 def _no_number(name: str) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from davylamp.bounds.epsilon import Method, Relation
-from davylamp.errors import RunFolderError
 from davylamp.measures.shadow_results import SCORES
 from davylamp.runs import files
 
@@ -115,10 +114,4 @@ class EpsilonResult(BaseModel):
         Raises:
             RunFolderError: it is missing, damaged, or of another schema.
         """
-        try:
-            return cls.model_validate(files.read_json(path))
-        except FileNotFoundError as error:
-            raise RunFolderError(f"no bounds on epsilon at {path}: run `davylamp audit` with membership") from error
-        except (OSError, ValueError) as error:
-            said = f"{error.error_count()} faults" if isinstance(error, ValidationError) else error
-            raise RunFolderError(f"cannot read {path}: {said}; run `davylamp audit` again") from error
+        return files.read_result(cls, path, "bounds on epsilon", "`davylamp audit` with membership", "`davylamp audit`")

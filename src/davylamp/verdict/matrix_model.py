@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from davylamp.errors import RunFolderError
 from davylamp.runs import files
 
 FILE = "matrix.json"
@@ -123,10 +122,4 @@ class Matrix(_Strict):
         Raises:
             RunFolderError: it is missing, damaged, or of another schema.
         """
-        try:
-            return cls.model_validate(files.read_json(path))
-        except FileNotFoundError as error:
-            raise RunFolderError(f"no matrix at {path}: run `davylamp matrix` first") from error
-        except (OSError, ValueError) as error:
-            said = f"{error.error_count()} faults" if isinstance(error, ValidationError) else error
-            raise RunFolderError(f"cannot read {path}: {said}; run `davylamp matrix` again") from error
+        return files.read_result(cls, path, "matrix", "`davylamp matrix` first", "`davylamp matrix`")
