@@ -199,3 +199,12 @@ def test_shadows_of_a_model_that_was_trained_elsewhere_take_the_verb_of_their_ow
     code, said = davylamp("audit", run.path, *LIRA, "--model", run.model, "--style", "plain")
     assert code == 0, said
     assert RunFolder(run.path).membership.is_file()
+
+
+def test_scores_are_sorted_by_a_rate_that_is_resolved(made, run, monkeypatch, capsys):
+    asked = ("--measures", "membership", "membership.shots=2", "membership.scores=[loss,zlib]", "--quiet")
+    for fprs, words in (("[0.001,0.1]", "what is found at 10%"), ("[0.001]", "AUC")):
+        monkeypatch.setattr(sys, "argv", ["davylamp", "audit", str(run.path), *asked, f"membership.fprs={fprs}"])
+        with pytest.raises(SystemExit):
+            main()
+        assert f"sorted by {words}" in capsys.readouterr().out

@@ -30,22 +30,25 @@ def emit_membership(folder: RunFolder) -> None:
     from davylamp.verdict.membership_model import MembershipResult
 
     result = MembershipResult.load(folder.membership)
-    by = RANKED_AT if RANKED_AT in result.fprs else min(result.fprs)
     for arm in result.nonmembers:
+        points = next(cell for cell in result.cells if cell.arm == arm and cell.dose is None).points
+        resolved = [point.fpr for point in points if point.true_positives is not None]
+        by = RANKED_AT if RANKED_AT in resolved else min(resolved, default=min(result.fprs))
         ranked = [*result.ranked(by, arm, "secret"), *result.ranked(by, arm, "record")]
         ranked.sort(key=lambda cell: -_rate(cell, by))
         cells = [cell for at, cell in enumerate(ranked) if at < SHOWN or cell.score == BASELINE]
-        resolved = [point.fpr for point in cells[0].points if point.true_positives is not None]
         title = f"membership, arm {plain(arm)}, all doses together: {_counts(cells[0])}"
         table = Table(title=title, title_justify="left")
         for heading in ("score", "over", "AUC", *(f"found at {100 * fpr:g}% (realised)" for fpr in resolved)):
             table.add_column(heading, justify="left" if heading in ("score", "over") else "right")
         for cell in cells:
-            points = [_found(cell.point(fpr)) for fpr in resolved]
-            table.add_row(plain(cell.score), _over(cell), _auc(cell), *points)
+            shown = [_found(cell.point(fpr)) for fpr in resolved]
+            table.add_row(plain(cell.score), _over(cell), _auc(cell), *shown)
         emit_table(table, [title, *(_line(cell) for cell in cells)])
         more = f"; {len(ranked) - len(cells)} more scores stand in the report" if len(ranked) > len(cells) else ""
-        emit([*_names(cells[0], resolved), f"sorted by what is found at {100 * by:g}%{more}"])
+        emit(
+            [*_names(cells[0], resolved), f"sorted by {f'what is found at {100 * by:g}%' if resolved else 'AUC'}{more}"]
+        )
     emit(result.underpowered)
     epsilon = EpsilonResult.load(folder.epsilon)
     emit([*_bounds(epsilon.rows), *(f"note: {note}" for note in epsilon.notes)])
