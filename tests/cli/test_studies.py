@@ -13,6 +13,7 @@ from rich.table import Table
 
 from davylamp.cli.output import TABLE_WIDTH, emit_table
 from davylamp.report.study import StudyResult
+from davylamp.studies.catalogue import STANDALONE
 from davylamp.studies.protocol.spec import CATALOGUE, load_study
 from support.recipes import write_yaml
 
@@ -42,11 +43,11 @@ def test_the_list_names_every_study_its_figures_and_its_question(davylamp):
     code, out, _ = davylamp("studies", "list")
     assert code == 0
     lines = out.splitlines()
-    for name, line in zip(CATALOGUE, lines, strict=False):
-        study = load_study(name)
-        assert line == f"{name} ({study.figures}): {study.question}"
-    assert lines[-1].startswith("Tasks (--task): email, banking77, tatqa. Sizes (--size): cpu, paper.")
-    assert len(lines) == len(CATALOGUE) + 1
+    studies = [*map(load_study, CATALOGUE), *STANDALONE.values()]
+    for study, line in zip(studies, lines, strict=False):
+        assert line == f"{study.name} ({study.figures}): {study.question}"
+    assert lines[-1].startswith("Tasks (--task): email, banking77, tatqa. Sizes (--size): cpu, paper. Neither is for")
+    assert len(lines) == len(studies) + 1
 
 
 def test_the_list_as_json(davylamp):
@@ -56,6 +57,7 @@ def test_the_list_as_json(davylamp):
     assert data["tasks"] == ["email", "banking77", "tatqa"]
     assert [each["name"] for each in data["studies"]] == list(CATALOGUE)
     assert data["studies"][0]["comparisons"]
+    assert [each["name"] for each in data["standalone"]] == list(STANDALONE)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +112,57 @@ def test_a_dry_run_as_json_holds_the_whole_recipe(davylamp, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", STANDALONE)
+def test_a_dry_run_of_a_study_with_a_recipe_of_its_own(davylamp, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = davylamp("studies", "run", name, "--dry-run")
+    assert (code, err) == (0, "")
+    study, lines = STANDALONE[name], out.splitlines()
+    assert lines[:2] == [f"{study.title} ({study.figures}): {study.question}", f"below runs/{name}:"]
+    assert len(lines) > 2
+    code, out, _ = davylamp("studies", "run", name, "--dry-run", "--json")
+    data = json.loads(out)
+    assert (code, data["study"]) == (0, name)
+    assert "  " + "\n  ".join(data["runs"]) == "\n".join(lines[2:])
+    code, _, err = davylamp("studies", "run", name, "--dry-run", "nonsense=1")
+    assert (code, "nonsense" in err) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", STANDALONE)
+def test_options_that_mean_nothing_to_a_study_are_refused_together(davylamp, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = davylamp(
+        "studies", "run", name, "--task", "email", "--size", "cpu", "--held-out", "rows.jsonl", "--dry-run"
+    )
+    assert (code, out) == (2, "")
+    for option in ("--task is 'email'", "--size is 'cpu'", "--held-out is 'rows.jsonl'"):
+        assert f"{option}; allowed: not with {name}, which takes" in " ".join(err.split())
+
+
+def test_a_study_with_a_recipe_of_its_own(davylamp, tmp_path):
+    small = ("trials=20000", "canaries.trials=2000", "sweep.bits=[3,6,7,10]", "curves.epsilons=[0.5,2.0]")
+    code, out, err = davylamp("studies", "run", "mechanisms", *small, "--out", tmp_path, "--json")
+    data = json.loads(out)
+    assert (code, out.count("\n"), err) == (0, 1, "")
+    assert data["result"] == json.loads((tmp_path / "mechanisms.json").read_text("utf-8"))
+    assert str(tmp_path / "mechanisms.html") in data["files"]
+
+
+def test_a_file_that_is_called_like_a_study_comes_first(davylamp, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_yaml(tmp_path / "mechanisms", {"name": "s"})
+    code, _, err = davylamp("studies", "run", "mechanisms", "--dry-run")
+    assert (code, "question" in err) == (2, True)
+
+
 def test_a_dry_run_needs_no_model_library():
     code = (
         "import sys\nfrom davylamp.cli.main import main\n"
-        "sys.argv = ['davylamp', 'studies', 'run', 'cues', '--dry-run']\n"
-        "try: main()\nexcept SystemExit: pass\nprint(sorted({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
+        f"for name in {['cues', *STANDALONE]}:\n"
+        "    sys.argv = ['davylamp', 'studies', 'run', name, '--dry-run']\n"
+        "    try: main()\n    except SystemExit as end: assert not end.code, name\n"
+        "print(sorted({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -166,8 +166,12 @@ class Study(_Strict):
         return self
 
 
-def load_study(name: str) -> Study:
+def load_study(name: str, beside: Iterable[str] = ()) -> Study:
     """Read a study, from a file or by the name of one inside the package.
+
+    Args:
+        name: a file or a name.
+        beside: names of other studies that the caller knows, said where this is none.
 
     Raises:
         RecipeError: the file or its content is at fault; all faults are named.
@@ -177,7 +181,7 @@ def load_study(name: str) -> Study:
     if not path.is_file() and name in CATALOGUE:
         path = Path(str(_here() / "catalogue" / f"{name}.yaml"))
     if not path.exists():
-        raise RecipeError(Fault("study", name, f"a YAML file, or one of {', '.join(CATALOGUE)}"))
+        raise RecipeError(Fault("study", name, f"a YAML file, or one of {', '.join((*CATALOGUE, *beside))}"))
     return validate(Study, load_yaml(path))
 
 
