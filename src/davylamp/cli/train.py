@@ -57,13 +57,19 @@ def train(
     checked = made["preflight"]
     emit(
         [
-            f"preflight: all {checked['occurrences']} occurrences of {checked['canaries']} canaries receive loss",
+            f"preflight: all {checked['occurrences']} occurrences of {checked['canaries']} canaries receive loss"
+            + _constructed(checked),
             f"trained {made['trainable']:,} of {made['parameters']:,} parameters for {made['steps']} steps in "
             f"{made['seconds']:.0f} s; {_course(losses)}",
             *_private(made["dp"]),
             f"model: {folder.model}",
         ]
     )
+
+
+def _constructed(checked: dict[str, Any]) -> str:
+    rows, count = checked["instance_rows"], checked["instances"]
+    return f"; so do all {rows} rows of {count} instances of constructions" if count else ""
 
 
 def _course(losses: list[float | None]) -> str:

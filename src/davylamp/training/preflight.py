@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from davylamp.canaries.constructions import Constructed, Instance
+from davylamp.canaries.constructions.section import record_of
 from davylamp.canaries.manifest import Canary, Manifest
+from davylamp.corpora.records import Shape
 from davylamp.errors import PreflightError
 from davylamp.rendering.render import Rendered, Renderer
 from davylamp.training.examples import NO_LOSS
@@ -23,6 +26,8 @@ class PreflightReport:
         loss_tokens: tokens that receive loss, in all rows.
         tokens: tokens in all rows.
         merged: canaries whose secret shares a token with its neighbour.
+        instances: planted instances of constructions, all of which receive loss.
+        instance_rows: rows that hold them.
     """
 
     canaries: int
@@ -30,6 +35,8 @@ class PreflightReport:
     loss_tokens: int
     tokens: int
     merged: tuple[str, ...]
+    instances: int = 0
+    instance_rows: int = 0
 
 
 def preflight(
@@ -45,7 +52,8 @@ def preflight(
         rows: token ids and labels of each row, labels not shifted and -100 where no loss falls.
 
     Raises:
-        PreflightError: a secret is missing from the rows, or its tokens receive no loss; names the canaries.
+        PreflightError: a secret is missing from the rows, or its tokens receive no loss; names the canaries and the
+            instances of constructions. Of a camouflage every path is looked for.
     """
     table = _Rows(rows)
     faults: list[str] = []
@@ -71,12 +79,61 @@ def preflight(
             if silent:
                 faults.append(f"canary {canary.id}: {len(silent)} of its {len(spans)} secrets receive no loss (masked)")
                 break
+    section = manifest.constructions
+    placed = [] if section is None else [each for each in section.instances if each.positions]
+    if section is not None:
+        faults += _instance_faults(section, placed, manifest.shape, renderer, table)
     if faults:
         more = f"\n... and {len(faults) - 5} more" if len(faults) > 5 else ""
         raise PreflightError(
             "training was not started, since planted secrets would not be trained on:\n" + "\n".join(faults[:5]) + more
         )
-    return PreflightReport(len(planted), occurrences, table.loss_tokens, table.tokens, tuple(merged))
+    return PreflightReport(
+        canaries=len(planted),
+        occurrences=occurrences,
+        loss_tokens=table.loss_tokens,
+        tokens=table.tokens,
+        merged=tuple(merged),
+        instances=len(placed),
+        instance_rows=sum(len(each.positions) for each in placed),
+    )
+
+
+def _instance_faults(
+    section: Constructed, placed: Sequence[Instance], shape: Shape, renderer: Renderer, table: _Rows
+) -> list[str]:
+    """What is wrong with the rows of instances, at most one sentence each; no text of theirs is named."""
+    replies = [(each, reply) for each in placed for reply in each.replies()]
+    records = [record_of(shape, each.lead, reply, section.system) for each, reply in replies]
+    found: dict[str, str] = {}
+    for (each, reply), record in zip(replies, renderer.render(records), strict=True):
+        start = len(each.lead) if shape == "text" else 0
+        span = record.span(start, start + len(reply))
+        copies = len(each.positions) // len(each.replies())
+        if fault := _reply_fault(each, reply, copies, record.ids, span, table):
+            found.setdefault(each.id, f"instance {each.id} ({each.kind}) {fault}")
+    return list(found.values())
+
+
+def _reply_fault(
+    each: Instance, reply: str, copies: int, ids: Sequence[int], span: tuple[int, int], table: _Rows
+) -> str | None:
+    drawn = dict(zip(each.survivors, each.survivor_ids, strict=True)).get(reply, each.secret_ids)
+    first, last = span
+    if tuple(ids[first:last]) != drawn:
+        return (
+            "is written as other tokens than those that were drawn: train the model that it was planted for (`davylamp "
+            "plant --base`), in the same style"
+        )
+    places = table.find(ids[:last])
+    of = f", one of {len(each.replies())} paths," if len(each.replies()) > 1 else ""
+    if len(places) != copies:
+        return (
+            f"was planted in {copies} rows{of} but its tokens up to the end of the secret occur {len(places)} times in "
+            "the tokenised rows (cut by max_length, or rendered another way?)"
+        )
+    silent = sum(not table.receives_loss(start, first, last) for start in places)
+    return f"receives no loss on its whole secret{of} in {silent} of {copies} rows (masked)" if silent else None
 
 
 def _character_spans(manifest: Manifest, canary: Canary) -> list[tuple[int, int]]:

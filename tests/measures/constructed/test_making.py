@@ -170,6 +170,27 @@ def test_a_corpus_that_holds_every_secret_is_refused():
         draw(embedded(), asker, everything, wanted, 1, 1.0)
 
 
+def test_a_secret_that_no_row_may_hold_is_turned_down():
+    # A row with NUL could not be read again. Half of all draws are NUL here: eight in a row without one by chance are
+    # 1 in 256, and the streams are fixed.
+    tokenizer = embedded().tokenizer
+    nul, other = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("\0", "z"))
+    (table,) = embedded().conditionals([[5]])
+    row = np.full(len(table), -np.inf)
+    row[[nul[0], other[0]]] = np.log(0.5)
+
+    class _Halves:
+        access = embedded().access
+
+        def conditionals(self, prefixes):
+            return np.tile(row, (len(prefixes), 1))
+
+    wanted = [Wanted(f"k{at}", "Dear Ms", (), np.random.default_rng(at)) for at in range(8)]
+    drawn = draw(_Halves(), Asker(tokenizer, "text"), _Forgetful([]), wanted, 1, 1.0)
+    assert {each.text for each in drawn} == {"z"}
+    assert sum(each.tries for each in drawn) > 8
+
+
 def test_a_prefix_that_leaves_nothing_new_to_say_gives_way_to_another():
     asker, given = Asker(embedded().tokenizer, "text"), []
     # A cold base says "it" after the first prefix, which is known, and something else after the second.

@@ -68,6 +68,8 @@ class Instance(_Strict):
         hidden = self.kind in ("camouflage", "low_entropy")
         if hidden != bool(self.survivors) or (hidden and self.secret not in self.survivors):
             raise ValueError(f"instance {self.id}: its survivors do not hold its secret")
+        if len(self.survivors) != len(self.survivor_ids) or len(self.positions) % len(self.replies()):
+            raise ValueError(f"instance {self.id}: its survivors do not fit their tokens or their rows")
         return self
 
     @property

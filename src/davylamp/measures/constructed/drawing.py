@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from davylamp.canaries.constructions.faults import NoveltyError, TriggerError
+from davylamp.corpora.rows import RowError, check_record
 from davylamp.errors import PlantingError
 from davylamp.measures.constructed.asking import Asker
 from davylamp.release.base import Access, PrefixError, Release, require
@@ -22,6 +23,7 @@ PREFIXES = 5
 MERGES = 60
 """Draws that must all merge with a trigger before the trigger is blamed."""
 OLD, OTHERWISE, SPECIAL, MERGED = "in the corpus", "other tokens", "special tokens", "merged with the trigger"
+UNREADABLE = "of characters that no row may hold"
 """Why a draw is turned down."""
 
 
@@ -190,6 +192,10 @@ def _fault(
     # Looked for first: most of what is short is old, and a look costs less than a rendering.
     if known.holds(text):
         return OLD
+    try:
+        check_record(asker.record(each.prefix, text))
+    except RowError:
+        return UNREADABLE
     if "\N{REPLACEMENT CHARACTER}" in text or not _stands(asker, each.prefix, prompt, text, ids):
         return OTHERWISE
     leads = zip(each.leads, asker.prompts(each.leads), strict=True)
