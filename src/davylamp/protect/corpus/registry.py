@@ -1,0 +1,165 @@
+"""Which interventions there are: those built in, those registered in this process, those of installed packages.
+
+The shortest way to add one is a function from a text to a text::
+
+    @intervention("lower")
+    def lower(text: str, rng: np.random.Generator) -> str:
+        return text.lower()
+
+An installed package names such a function, or a :class:`Kind`, in the entry-point group ``davylamp.interventions``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, cast
+
+import numpy as np
+
+from davylamp.errors import Fault, InputError, RecipeError
+from davylamp.protect.corpus.base import Intervention, InterventionSpec, Protected, Row, Setting, texts, with_texts
+from davylamp.runs.config import validate
+from davylamp.runs.files import sha256_bytes
+from davylamp.runs.progress import Reporter
+from davylamp.secrets.streams import stream
+
+TextFunction = Callable[[str, np.random.Generator], str]
+"""From a text of a record and a stream of random numbers, one a record and draw, to the text in its place."""
+
+GROUP: Final = "davylamp.interventions"
+"""The entry-point group in which an installed package names its interventions."""
+
+_HERE = "davylamp.protect.corpus"
+_BUILT_IN: Final[dict[str, str]] = {
+    "scrub": f"{_HERE}.scrub",
+    "surrogate": f"{_HERE}.surrogate",
+    "rewrite": f"{_HERE}.rewriting",
+    "privacy_rewrite": f"{_HERE}.rewriting",
+    "summary": f"{_HERE}.rewriting",
+    "privacy_summary": f"{_HERE}.rewriting",
+}
+"""Modules whose ``KIND`` is the intervention; imported when it is asked for."""
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_registered: dict[str, Kind] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of intervention.
+
+    Attributes:
+        spec: its settings; ``name`` is given by the recipe.
+        build: makes one of checked settings.
+    """
+
+    spec: type[InterventionSpec]
+    build: Callable[[Any, Setting], Intervention]
+
+
+def intervention(name: str) -> Callable[[TextFunction], TextFunction]:
+    """Register a function of texts as an intervention, for this process.
+
+    Args:
+        name: what a recipe calls it: letters, digits and ``_`` only, no digit first.
+
+    Returns:
+        A decorator that returns the function unchanged.
+
+    Raises:
+        InputError: the name is not an identifier or is taken, or the function does not take a text and a stream.
+    """
+
+    def keep(function: TextFunction) -> TextFunction:
+        register(name, _of_function(name, function))
+        return function
+
+    return keep
+
+
+def register(name: str, kind: Kind) -> None:
+    """Register a kind of intervention under a name, for this process.
+
+    Raises:
+        InputError: the name is not an identifier or is taken.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(Fault("name", name, "letters, digits and '_' only, no digit first"))
+    if name in _BUILT_IN or name in _registered:
+        raise InputError(Fault("name", name, f"a name that is not taken; taken are {', '.join(known())}"))
+    _registered[name] = kind
+
+
+def known() -> list[str]:
+    """Names of all interventions."""
+    return sorted({*_BUILT_IN, *_registered, *_installed()})
+
+
+def kind_of(name: str) -> Kind:
+    """The kind that a name stands for.
+
+    Raises:
+        InputError: there is none, or an installed package names something else.
+    """
+    if name in _registered:
+        return _registered[name]
+    if name in _BUILT_IN:
+        return cast("Kind", importlib.import_module(_BUILT_IN[name]).KIND)
+    if name not in _installed():
+        raise InputError(Fault("protect.name", name, f"one of {', '.join(known())}"))
+    found = _installed()[name].load()
+    return found if isinstance(found, Kind) else _of_function(name, found)
+
+
+def spec_of(data: Mapping[str, Any], prefix: str = "protect") -> InterventionSpec:
+    """Checked settings of one intervention, as a recipe holds them: ``{name: scrub, ...}``.
+
+    Raises:
+        RecipeError: there is no such intervention, or its settings do not fit; all faults are named.
+    """
+    name = data.get("name")
+    if not isinstance(name, str):
+        raise RecipeError(Fault(f"{prefix}.name", name, f"one of {', '.join(known())}"))
+    try:
+        kind = kind_of(name)
+    except InputError as error:
+        raise RecipeError(error.faults) from error
+    return validate(kind.spec, data, prefix)
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in _BUILT_IN}
+
+
+def _of_function(name: str, function: TextFunction) -> Kind:
+    if not callable(function) or len(inspect.signature(function).parameters) != 2:
+        raise InputError(Fault(f"intervention {name}", function, "a function of a text and a random generator"))
+    return Kind(InterventionSpec, lambda spec, setting: _Function(name, function, spec, setting))
+
+
+class _Function:
+    """A function of texts as an intervention."""
+
+    def __init__(self, name: str, function: TextFunction, spec: InterventionSpec, setting: Setting) -> None:
+        self.name = name
+        try:
+            self.version = sha256_bytes(inspect.getsource(function).encode("utf-8"))[:12]
+        except OSError:
+            self.version = f"{function.__module__}.{function.__qualname__}"
+        self._function = function
+        self._seed = setting.seed if spec.seed is None else spec.seed
+
+    def apply(self, rows: Sequence[Row], reporter: Reporter) -> Iterator[Protected]:
+        """Call the function for every text of every row."""
+        with reporter.task(self.name, len(rows)) as advance:
+            for row in rows:
+                rng = stream(self._seed, self.name, row.record.line(), row.draw)
+                made = [self._function(text, rng) for text in texts(row.record)]
+                yield Protected(row.position, with_texts(row.record, made))
+                advance(1)
