@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from davylamp.canaries import Manifest
+from davylamp.corpora.records import Record
 from davylamp.errors import ManifestError, PreflightError, RunFolderError
 from davylamp.measures.probes import Probe, first_span, probe_record
 from davylamp.rendering.render import Renderer
@@ -51,6 +53,23 @@ def training_of(folder: RunFolder, manifest: Manifest, request: ShadowRequest) -
     return {}
 
 
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Rows of shadows before they are tokens, and what the trained models are asked.
+
+    Attributes:
+        rows: the rows of a shadow that nothing is in.
+        records: what a shadow may hold.
+        positions: the rows that each of them takes.
+        asked: from the tokenizer's renderer to what is scored, and where the reply of each begins.
+    """
+
+    rows: Sequence[Record]
+    records: Sequence[Record]
+    positions: Sequence[tuple[int, ...]]
+    asked: Callable[[Renderer], tuple[list[SecretTokens], list[int]]]
+
+
 def prepare(
     manifest: Manifest, drawn: ShadowDesign, spec: TrainingSpec, training: Mapping[str, Any], request: ShadowRequest
 ) -> tuple[ShadowWork, Execution]:
@@ -60,6 +79,26 @@ def prepare(
         RunFolderError: the base is an adapter, or has other weights than training began from.
         ModelError: the base cannot be used.
         PreflightError: a target's secret would receive no loss.
+    """
+    plain = Plain(
+        drawn.rows,
+        drawn.records,
+        tuple(target.positions for target in drawn.targets),
+        lambda renderer: _asked(manifest, drawn, renderer),
+    )
+    work, how, renderer = prepare_rows(plain, spec, training, request)
+    _preflight(manifest, drawn, renderer, work)
+    return work, how
+
+
+def prepare_rows(
+    plain: Plain, spec: TrainingSpec, training: Mapping[str, Any], request: ShadowRequest
+) -> tuple[ShadowWork, Execution, Renderer]:
+    """What all shadows share, whatever they hold, and the renderer that wrote it.
+
+    Raises:
+        RunFolderError: the base is an adapter, or has other weights than training began from.
+        ModelError: the base cannot be used.
     """
     from davylamp.release.loader import load_model, load_tokenizer
     from davylamp.release.sources import resolve
@@ -89,10 +128,10 @@ def prepare(
     context = getattr(model.config, "max_position_embeddings", None)
     longest = min(filter(None, (spec.max_length, context)), default=1 << 20)
     renderer, loose = Renderer(tokenizer, spec.style), spec.model_copy(update={"packing": False})
-    scored, replies = _asked(manifest, drawn, renderer)
+    scored, replies = plain.asked(renderer)
     precision = resolve_precision(spec)
-    rows = tuple(encode_records(drawn.rows, renderer, loose, longest))
-    own = tuple(encode_records(drawn.records, renderer, loose, longest))
+    rows = tuple(encode_records(plain.rows, renderer, loose, longest))
+    own = tuple(encode_records(plain.records, renderer, loose, longest))
     most = max(len(row.ids) for row in (*rows, *own))
     stacked = request.together > 0 and small and stackable(model, rows, most, spec, precision, pad_token(tokenizer))
     work = ShadowWork(
@@ -101,16 +140,16 @@ def prepare(
         max_length=longest,
         rows=rows,
         records=own,
-        positions=tuple(target.positions for target in drawn.targets),
+        positions=tuple(plain.positions),
         scored=tuple(scored),
         replies=tuple(replies),
         versions={library: version(library) for library in (*LIBRARIES, *(["peft"] if spec.method == "lora" else []))},
         precision=precision,
         stacked=stacked,
     )
-    _preflight(manifest, drawn, renderer, work)
     together = request.together if stacked else 1
-    return work, Execution(request.executor, jobs, request.address, threads, model.device.type == "cuda", together)
+    how = Execution(request.executor, jobs, request.address, threads, model.device.type == "cuda", together)
+    return work, how, renderer
 
 
 def _asked(manifest: Manifest, drawn: ShadowDesign, renderer: Renderer) -> tuple[list[SecretTokens], list[int]]:
@@ -140,11 +179,23 @@ def _preflight(manifest: Manifest, drawn: ShadowDesign, renderer: Renderer, work
     for target, example, rendered in zip(drawn.targets, work.records, renderer.render(drawn.records), strict=True):
         shown = manifest.shown_in_training(target.canary)
         first, last = rendered.span(*first_span(manifest, target.canary, shown, target.canary.secret))
-        if last > len(example.ids) or example.labels[first:last] != example.ids[first:last] or first == 0:
+        # What a Goldfish loss drops is left out on purpose, in shadows as in the model.
+        lost = (False,) * last if work.spec.goldfish is None else dropped(example.ids, work.spec.goldfish)[:last]
+        wanted = [NO_LOSS if lost[at] else rendered.ids[at] for at in range(first, last)]
+        if last > len(example.ids) or list(example.labels[first:last]) != wanted or first == 0:
             silent.append(target.canary.id)
-    if silent:
-        more = f" and {len(silent) - 5} more" if len(silent) > 5 else ""
+    refuse_silent(silent)
+
+
+def refuse_silent(names: Sequence[str]) -> None:
+    """Refuse to train where secrets would receive no loss.
+
+    Raises:
+        PreflightError: there are such secrets.
+    """
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         raise PreflightError(
-            f"no shadow was trained, since the secret of {', '.join(silent[:5])}{more} would receive no loss (cut by "
+            f"no shadow was trained, since the secret of {', '.join(names[:5])}{more} would receive no loss (cut by "
             "max_length, or masked)"
         )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from davylamp.errors import ModelError
+from davylamp.release.base import Release
 from davylamp.rendering.tokenizer import TokenizerView
 from davylamp.runs import files
 from davylamp.runs.folder import digest, replaced_folder
@@ -211,7 +212,15 @@ def read_signals(work: ShadowWork, model: Any, tokenizer: TokenizerView, losses:
     """
     from davylamp.release.local import LocalRelease
 
-    release = LocalRelease(model, tokenizer, "shadow")
+    return signals_of(work, LocalRelease(model, tokenizer, "shadow"), losses)
+
+
+def signals_of(work: ShadowWork, release: Release, losses: np.ndarray | None = None) -> Signals:
+    """What a release says of every target record.
+
+    Raises:
+        ScoringError: one cannot be scored; names it.
+    """
     scores = TokenScorer().score(release, work.scored)
     replies = [each.of((reply, len(each.ids))) for each, reply in zip(scores, work.replies, strict=True)]
     return Signals(tuple(replies), np.empty(0) if losses is None else losses)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from davylamp.canaries import Manifest
 from davylamp.canaries.plant import background
@@ -64,10 +65,10 @@ def shadows_step(folder: RunFolder, request: ShadowRequest, reporter: Reporter =
     drawn = design(manifest, read_corpus(folder.planted).records, request.spec, rows)
     work, how = prepare(manifest, drawn, spec, training, request)
     store = ShadowStore(folder.path / "shadows")
-    tasks = _tasks(drawn, work, store, request.keep_models)
-    trained = _train_missing(store, work, tasks, how, reporter)
+    tasks = tasks_of(drawn.inside, drawn.seeds, work, store, request.keep_models)
+    trained = train_missing(store, work, tasks, how, reporter)
     audited = _audited(folder, store, manifest, work, training, request)
-    signals = [_stored(store, task.key, work) for task in tasks]
+    signals = [stored(store, task.key, work) for task in tasks]
     scores = _compute(manifest, drawn, work, tasks, signals, audited, request)
     if audited is not None and request.audited is None and training["spec"] != spec.model_dump(mode="json"):
         told = "the shadows were trained with other settings than the audited model, so that its scores are off"
@@ -121,18 +122,35 @@ def _answers(scores: ShadowScores, request: ShadowRequest) -> bool:
     )
 
 
-def _tasks(drawn: ShadowDesign, work: ShadowWork, store: ShadowStore, keep: bool) -> list[ShadowTask]:
+def tasks_of(
+    members: NDArray[np.bool_], seeds: Sequence[int], work: ShadowWork, store: ShadowStore, keep: bool = False
+) -> list[ShadowTask]:
+    """The shadows to train, each with the name of its file.
+
+    Args:
+        members: whether each shadow holds each of the work's records, shape (shadows, records).
+        seeds: seed of each shadow.
+        work: what they share.
+        store: where their files are.
+        keep: keep the models, too.
+    """
     tasks = []
-    for index, (flags, seed) in enumerate(zip(drawn.inside, drawn.seeds, strict=True)):
-        members = tuple(map(bool, flags))
-        key = work.key(members, seed)
-        tasks.append(ShadowTask(index, members, seed, key, store.model(key) if keep else None))
+    for index, (flags, seed) in enumerate(zip(members, seeds, strict=True)):
+        held = tuple(map(bool, flags))
+        key = work.key(held, seed)
+        tasks.append(ShadowTask(index, held, seed, key, store.model(key) if keep else None))
     return tasks
 
 
-def _train_missing(
+def train_missing(
     store: ShadowStore, work: ShadowWork, tasks: Sequence[ShadowTask], how: Execution, reporter: Reporter
 ) -> int:
+    """Train the shadows whose files are not there; returns how many.
+
+    Raises:
+        DavylampError: as for :func:`~davylamp.training.shadow_runs.run_tasks`.
+        StorageError: a file cannot be written.
+    """
     missing = [
         task
         for task in tasks
@@ -145,7 +163,12 @@ def _train_missing(
     return len(missing)
 
 
-def _stored(store: ShadowStore, key: str, work: ShadowWork) -> Signals:
+def stored(store: ShadowStore, key: str, work: ShadowWork) -> Signals:
+    """What a shadow that is there said.
+
+    Raises:
+        RunFolderError: its file was changed meanwhile.
+    """
     signals = store.load(key, work.lengths)
     if signals is None:
         raise RunFolderError(f"{store.path(key)} was changed while it was needed: run the same command again")

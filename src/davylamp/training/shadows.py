@@ -121,32 +121,71 @@ def design(
         InputError: the file has no background row, or too few for the twins; or ``background`` is not that of the
             planted file.
     """
-    taken = {position for canary in manifest.canaries for position in canary.positions}
-    free = [row for row in range(len(planted)) if row not in taken]
-    if not free:
-        raise InputError(Fault("planted rows", len(planted), "some that hold no canary: shadows without one need them"))
+    free = free_rows(manifest, len(planted))
     if background is not None:
-        _check_background(planted, background, free)
+        check_background(planted, background, free)
     targets = [Target(canary, canary.positions) for canary in manifest.canaries if canary.role == "focus"]
     targets += _unplanted(manifest, free, spec)
     rows = list(planted)
     focus = sorted(position for target in targets for position in target.canary.positions)
-    fills = [planted[row] for row in _fill(manifest.plan.seed, free, len(focus))]
-    for number, position in enumerate(focus):
-        rows[position] = fills[number] if background is None else background[position]
+    for position, record in replacements(manifest.plan.seed, planted, free, focus, background).items():
+        rows[position] = record
     return ShadowDesign(
         targets=tuple(targets),
         records=tuple(manifest.trained_record(target.canary) for target in targets),
         rows=tuple(rows),
-        inside=_coins(manifest.plan.seed, targets, spec.shadows),
-        seeds=tuple(
-            int(stream(manifest.plan.seed, "shadow seed", shadow).integers(2**31)) for shadow in range(spec.shadows)
-        ),
+        # Without an occurrence a record is in no shadow, whatever its coins say.
+        inside=coins(manifest.plan.seed, [target.canary.id for target in targets], spec.shadows)
+        & [target.dose > 0 for target in targets],
+        seeds=seeds_of(manifest.plan.seed, spec.shadows),
         given_background=background is not None,
     )
 
 
-def _check_background(planted: Sequence[Record], background: Sequence[Record], free: Sequence[int]) -> None:
+def free_rows(manifest: Manifest, rows: int) -> list[int]:
+    """Rows of the planted file that neither a canary nor an instance of a construction takes, ascending.
+
+    Raises:
+        InputError: there is none.
+    """
+    taken = {position for canary in manifest.canaries for position in canary.positions}
+    if manifest.constructions is not None:
+        taken |= {position for each in manifest.constructions.instances for position in each.positions}
+    free = [row for row in range(rows) if row not in taken]
+    if not free:
+        raise InputError(Fault("planted rows", rows, "some that hold no canary: shadows without one need them"))
+    return free
+
+
+def replacements(
+    seed: int,
+    planted: Sequence[Record],
+    free: Sequence[int],
+    positions: Sequence[int],
+    background: Sequence[Record] | None,
+) -> dict[int, Record]:
+    """What stands in some rows of a shadow where their own records do not.
+
+    Args:
+        seed: of the plan.
+        planted: the rows of the planted file.
+        free: those that are background.
+        positions: the rows to fill.
+        background: the rows of the file before anything was planted, or nothing: then other background rows are
+            drawn without replacement as far as they go.
+    """
+    if background is not None:
+        return {position: background[position] for position in positions}
+    fills = _fill(seed, free, len(positions))
+    return {position: planted[row] for position, row in zip(positions, fills, strict=True)}
+
+
+def check_background(planted: Sequence[Record], background: Sequence[Record], free: Sequence[int]) -> None:
+    """Check that rows are those of the file that was planted into.
+
+    Raises:
+        InputError: they are not.
+    """
     if len(background) != len(planted):
         allowed = f"the {len(planted)} rows that the plan takes of the corpus"
         raise InputError(Fault("rows of --corpus", len(background), allowed))
@@ -199,9 +238,13 @@ def _fill(seed: int, free: Sequence[int], count: int) -> list[int]:
     return [free[at] for order in orders for at in order][:count]
 
 
-def _coins(seed: int, targets: Sequence[Target], shadows: int) -> Flags:
-    first = [stream(seed, "shadow coins", target.canary.id).random(shadows // 2) < 0.5 for target in targets]
-    pairs = np.asarray(first, dtype=bool).T
-    inside = np.stack([pairs, ~pairs], axis=1).reshape(shadows, len(targets))
-    # Without an occurrence a record is in no shadow, whatever its coins say.
-    return np.asarray(inside & [target.dose > 0 for target in targets])
+def seeds_of(seed: int, shadows: int) -> tuple[int, ...]:
+    """Seed of each shadow, for adapters and dropout."""
+    return tuple(int(stream(seed, "shadow seed", shadow).integers(2**31)) for shadow in range(shadows))
+
+
+def coins(seed: int, names: Sequence[str], shadows: int) -> Flags:
+    """Whether each shadow holds each record, shape (shadows, records): a fair coin for each record and pair."""
+    first = [stream(seed, "shadow coins", name).random(shadows // 2) < 0.5 for name in names]
+    pairs = np.asarray(first, dtype=bool).reshape(len(names), shadows // 2).T
+    return np.stack([pairs, ~pairs], axis=1).reshape(shadows, len(names))
