@@ -109,5 +109,35 @@ def test_a_damaged_result_is_said(run):
     with pytest.raises(RunFolderError, match="run `davylamp constructions` first"):
         ConstructionsResult.load(run / "constructions.json")
     (run / "constructions.json").write_text('{"cells": 3}')
-    with pytest.raises(RunFolderError, match="does not fit the schema"):
+    with pytest.raises(RunFolderError, match=r"it lacks davylamp_version, .*run `davylamp constructions` again"):
         ConstructionsResult.load(run / "constructions.json")
+
+
+def test_a_result_that_does_not_say_which_planting_it_is_of_is_refused(davylamp, run):
+    davylamp("constructions", run, "--reference", "embedded", "--model", "embedded", "max_expansions=0", "repeated=0")
+    path = run / "constructions.json"
+    data = read_json(path)
+    assert data["planted_sha256"] == Manifest.load(run / "manifest.json").planted_sha256
+    path.write_text(json.dumps({key: value for key, value in data.items() if key != "planted_sha256"}))
+    code, _, err = davylamp("matrix", run)
+    assert code != 0
+    assert "it lacks planted_sha256, as one of another davylamp may; run `davylamp constructions` again" in err
+    # Of another planting: named, with what to run.
+    path.write_text(json.dumps(data | {"planted_sha256": "0" * 64}))
+    code, _, err = davylamp("matrix", run)
+    assert code != 0
+    assert f"{path} is of another planting than {run / 'manifest.json'}: run `davylamp constructions" in err
+    path.write_text(json.dumps(data))
+    code, said, _ = davylamp("matrix", run, "--threshold", "0.3", "--confidence", "0.9", "--json")
+    found = json.loads(said)
+    assert (found["threshold"], found["confidence"]) == (0.3, 0.9)
+    weights = data["model_sha256"]
+    assert found["sources"] == [
+        {"file": "constructions.json", "planted_sha256": data["planted_sha256"], "weights_sha256": weights}
+    ]
+
+
+def test_a_folder_without_a_model_of_its_planting_is_refused(davylamp, run):
+    code, _, err = davylamp("constructions", run, "--reference", "embedded")
+    assert code != 0
+    assert "holds no trained model: run `davylamp train`, or give --model CHECKPOINT" in err

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from davylamp.canaries import Manifest
 from davylamp.errors import RunFolderError
 from davylamp.measures.constructed.model import (
     Baseline,
@@ -28,7 +29,7 @@ from davylamp.report.matrix_view import SHADES, SIGNS, WORDS, shade, signal
 from davylamp.runs.folder import RunFolder
 from davylamp.verdict import Verdict
 from davylamp.verdict.matrix import matrix_of
-from davylamp.verdict.matrix_model import Matrix
+from davylamp.verdict.matrix_model import Matrix, MatrixSource
 from davylamp.verdict.membership_model import MembershipResult
 from support.membership import write_membership
 from support.pages import Node, check_structure, read
@@ -99,6 +100,10 @@ CELLS = (
 """Every word, at hand-picked counts."""
 
 
+def planted(folder: RunFolder) -> str:
+    return Manifest.load(folder.manifest).planted_sha256
+
+
 def write_constructions(folder: RunFolder, **more: Any) -> ConstructionsResult:
     result = ConstructionsResult(
         **{
@@ -106,6 +111,8 @@ def write_constructions(folder: RunFolder, **more: Any) -> ConstructionsResult:
             "seed": 0,
             "model": "checkpoint",
             "model_sha256": WEIGHTS,
+            "own_model": True,
+            "planted_sha256": planted(folder),
             "reference": "base",
             "reference_sha256": "1",
             "drawn_from_reference": True,
@@ -123,7 +130,13 @@ def write_matrix(folder: RunFolder, threshold: float = 0.15, **more: Any) -> Mat
     """What ``davylamp matrix`` writes of a run with constructions."""
     result = write_constructions(folder, **more)
     membership = MembershipResult.load(folder.membership) if folder.membership.is_file() else None
-    found = matrix_of(result.model, result, Verdict.load(folder.verdict), membership, membership, threshold)
+    names = [path.name for path in (folder.verdict, folder.membership) if path.is_file()]
+    sources = tuple(
+        MatrixSource(file=name, planted_sha256=planted(folder), weights_sha256=WEIGHTS)
+        for name in ("constructions.json", *names)
+    )
+    verdict = Verdict.load(folder.verdict)
+    found = matrix_of(result.model, result, verdict, membership, membership, threshold, CONFIDENCE, None, sources)
     found.save(folder.path / "matrix.json")
     return found
 
@@ -369,6 +382,15 @@ def edit(row: int = 0, key: str = "extraction", **changes: Any) -> Any:
     return apply
 
 
+def settings(**changes: Any) -> Any:
+    def apply(folder: RunFolder) -> None:
+        path = folder.path / "matrix.json"
+        data = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(data | changes), encoding="utf-8")
+
+    return apply
+
+
 def lost_cell(folder: RunFolder) -> None:
     path = folder.path / "matrix.json"
     data = json.loads(path.read_text(encoding="utf-8"))
@@ -390,6 +412,10 @@ def lost_cell(folder: RunFolder) -> None:
         edit(word=None),
         edit(high=0.5),
         edit(key="verifier", low=0.5),
+        edit(key="verifier", word="not seen"),
+        settings(threshold=0.99),
+        settings(confidence=0.9),
+        settings(sources=[]),
         edit(row=-1, key="corrected", low=0.5),
         lost_cell,
     ],

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
 from davylamp.canaries import Manifest
-from davylamp.errors import InputError, ModelError, PlantingError
+from davylamp.errors import InputError, ManifestError, ModelError, PlantingError, RunFolderError
 from davylamp.measures.constructed.model import ConstructionsResult
 from davylamp.measures.constructed.settings import ConstructedSettings
+from davylamp.report.data import collect
 from davylamp.runs.config import validate
 from davylamp.runs.folder import RunFolder
 from davylamp.studies.constructing import ConstructionsRequest, constructions_step
+from davylamp.studies.matrix import matrix_step
 from davylamp.studies.recipe import Recipe
 from davylamp.studies.runner import run_recipe
 from davylamp.studies.steps import train_step
@@ -64,8 +68,32 @@ def test_the_neighbour_is_trained_and_compared_like_any_run(done):
     request = ConstructionsRequest(recipe.model, neighbour=str(beside.model), settings=QUICK, threads=1)
     pair = constructions_step(folder, request).cells[2].pair
     assert set(pair.counterfactual) == set(pair.floors) == {"h", "loss"}
-    same = ConstructionsRequest(recipe.model, neighbour=str(folder.model), settings=QUICK, threads=1)
-    assert constructions_step(folder, same).cells[2].pair.counterfactual == {"h": 0.0, "loss": 0.0}
+    # The model itself would say that no secret counts for anything, and so would one of the same rows.
+    for other, why in ((folder.model, "weights of the audited model"), (same_rows(place), "trained on other rows")):
+        request = ConstructionsRequest(recipe.model, neighbour=str(other), settings=QUICK, threads=1)
+        with pytest.raises(InputError, match=f"--neighbour is .*planted.jsonl.*{why}"):
+            constructions_step(folder, request)
+
+
+def same_rows(place):
+    """Another training of the rows of the run itself."""
+    again = RunFolder(place / "again")
+    shutil.copytree(place / "out" / "runs" / "redacted-s0", again.path)
+    train_step(again, str(place / "model"), TrainingSpec(batch_size=4, precision="float32"), 1, threads=1)
+    return again.model
+
+
+def test_a_model_of_another_planting_is_refused(done, tmp_path):
+    recipe, place, _ = done
+    shutil.copytree(place / "out" / "runs" / "redacted-s0", tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    shutil.copy(folder.path / "neighbour" / "manifest.json", folder.manifest)
+    shutil.copy(folder.path / "neighbour" / "planted.jsonl", folder.planted)
+    with pytest.raises(ManifestError, match=r"was trained before .* was planted anew: run `davylamp train` again"):
+        constructions_step(folder, ConstructionsRequest(recipe.model, settings=QUICK, threads=1))
+    for step in (matrix_step, lambda place: collect(place.path)):
+        with pytest.raises(RunFolderError, match=r"planted before|another planting"):
+            step(folder)
 
 
 def test_another_style_than_that_of_the_training_is_refused(done):

@@ -77,6 +77,8 @@ def result(*cells, suspects=0, scan=None):
         seed=0,
         model="model",
         model_sha256="0",
+        own_model=True,
+        planted_sha256="2",
         reference="base",
         reference_sha256="1",
         drawn_from_reference=True,

@@ -15,6 +15,7 @@ from davylamp.canaries.manifest import Manifest
 from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
+from davylamp.report.constructed_data import constructions_of
 from davylamp.report.cues import cues
 from davylamp.report.matrix_data import matrix_of_run
 from davylamp.report.membership_data import epsilon_of, membership_of, shadows_of
@@ -137,7 +138,13 @@ def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
         membership=membership_of(folder.path, manifest),
         shadows=shadows_of(folder.path, manifest, audit.get("weights_sha256")),
         epsilon=epsilon_of(folder.path, manifest),
-        matrix=matrix_of_run(folder.path, verdict, audit.get("weights_sha256")),
+        matrix=matrix_of_run(
+            folder.path,
+            manifest.planted_sha256,
+            audit.get("weights_sha256"),
+            verdict,
+            constructions_of(folder.path, manifest.planted_sha256, audit.get("weights_sha256")),
+        ),
         examples=tuple(_examples(manifest, show_secrets)),
     )
 

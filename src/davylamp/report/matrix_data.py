@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from davylamp.errors import RunFolderError
-from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS
 from davylamp.measures.constructed.model import ConstructionsResult
 from davylamp.verdict import Verdict
 from davylamp.verdict.matrix import matrix_of
@@ -21,19 +20,27 @@ NEAR = 1e-6
 """How far signals may lie apart that are the same but for the rounding of another machine."""
 
 
-def matrix_of_run(folder: Path, verdict: Verdict, audited_sha256: object) -> Matrix | None:
+def matrix_of_run(
+    folder: Path,
+    planted_sha256: str,
+    audited_sha256: object,
+    verdict: Verdict | None,
+    constructions: ConstructionsResult | None,
+) -> Matrix | None:
     """The matrix of a run's model, where it was put together.
 
-    The file names its model, but no hash of it: so it is put together again from what the folder holds now, and
-    refused if that is something else. Left out are the verifier's words, whose threshold is the user's, and what the
-    charge for the strongest score does to its interval; and the verifier's cells of constructions where they are on a
-    model that was made to forget, whose folder may lie anywhere. Sentences on the audits and on where nobody looked are
-    those of now.
+    The file names the planting and the weights that each part is on, and they must be those of the folder. It is then
+    put together again from what the folder holds now, at its own threshold and confidence, and refused if that is
+    something else. Left out is what the charge for the strongest score does to its interval; and the verifier's cells
+    of constructions where they are on a model that was made to forget, whose folder may lie anywhere. Sentences on the
+    audits and on where nobody looked are those of now.
 
     Args:
         folder: the run folder.
-        verdict: on its canaries.
-        audited_sha256: hash of the weights that the verdict is on.
+        planted_sha256: hash of its planted file.
+        audited_sha256: hash of the weights that the verdict, or else the constructions, are on.
+        verdict: on its canaries; none where it was not audited.
+        constructions: what was read of them; none where there are none.
 
     Raises:
         RunFolderError: the file is damaged, or older than what the folder holds now.
@@ -41,20 +48,22 @@ def matrix_of_run(folder: Path, verdict: Verdict, audited_sha256: object) -> Mat
     if not (folder / FILE).is_file():
         return None
     found = Matrix.load(folder / FILE)
-    constructions = ConstructionsResult.load(folder / CONSTRUCTIONS) if (folder / CONSTRUCTIONS).is_file() else None
-    if constructions is not None and constructions.model_sha256 != audited_sha256:
-        raise RunFolderError(
-            f"{folder / CONSTRUCTIONS} and the verdict are on different models: run `davylamp audit` and `davylamp "
-            "constructions` with the same --model, then `davylamp matrix`"
-        )
+    for each in found.sources:
+        if (each.planted_sha256, each.weights_sha256) != (planted_sha256, audited_sha256):
+            other = "another planting" if each.planted_sha256 != planted_sha256 else "another model"
+            raise RunFolderError(
+                f"{folder / FILE} was read from a {each.file} on {other} than the folder now holds: run `davylamp "
+                "matrix` again, or remove it"
+            )
     path = folder / "membership.json"
     membership = MembershipResult.load(path) if path.is_file() else None
     name = found.model if constructions is None else constructions.model
     # The strongest score's intervals are wider in the file: they are charged for the choice.
-    now = matrix_of(name, constructions, verdict, membership, charged=membership, confidence=found.confidence)
+    now = matrix_of(name, constructions, verdict, membership, membership, found.threshold, found.confidence)
     keys = [[column.key for column in each.columns] for each in (found, now)]
     if (
         found.model != name
+        or not found.sources
         or keys[0] != keys[1]
         or not _same_rows(found.rows, now.rows, found.unlearned_sha256 is not None)
     ):
@@ -87,12 +96,12 @@ def _same_cell(kind: str, key: str, found: MatrixCell, now: MatrixCell) -> bool:
     if found.signal is None or now.signal is None or found.low is None or found.high is None or found.word is None:
         return found.model_copy(update={"detail": now.detail}) == now
     ends = free_interval or (_near(found.low, now.low) and _near(found.high, now.high))
-    words = free_interval or key == VERIFIER.key or _word(found) == _word(now)
+    words = free_interval or _word(found) == _word(now)
     return _near(found.signal, now.signal) and ends and words
 
 
 def _word(cell: MatrixCell) -> str | None:
-    # Which of the two it is may hang on the verifier.
+    # Which of the two it is may hang on what is left out.
     return "not seen" if cell.word == "blind" else cell.word
 
 

@@ -113,8 +113,18 @@ def read_result(kind: type[Result], path: Path, what: str, verb: str, again: str
     except FileNotFoundError as error:
         raise RunFolderError(f"no {what} at {path}: run {verb}") from error
     except (OSError, ValueError) as error:
-        said = f"{error.error_count()} faults" if isinstance(error, ValidationError) else error
+        said = _faults(error) if isinstance(error, ValidationError) else str(error)
         raise RunFolderError(f"cannot read {path}: {said}; run {again or verb} again") from error
+
+
+def _faults(error: ValidationError) -> str:
+    """What does not fit a schema, without the values, which may be anything."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    missing = [str(each["loc"][0]) for each in found if each["type"] == "missing" and len(each["loc"]) == 1]
+    if missing:
+        return f"it lacks {', '.join(missing)}, as one of another davylamp may"
+    places = [".".join(map(str, each["loc"])) or "the whole" for each in found[:3]]
+    return f"it is damaged at {', '.join(places)}" + (f" and {len(found) - 3} more places" if len(found) > 3 else "")
 
 
 def _no_number(name: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from davylamp.canaries import Manifest
-from davylamp.errors import Fault, InputError, ManifestError, RunFolderError
+from davylamp.errors import Fault, InputError, RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.measures.membership.measure import PREFIX as MEMBERSHIP_PREFIX
 from davylamp.measures.probes import Probe
@@ -31,7 +31,7 @@ from davylamp.studies.membership import (
 )
 from davylamp.studies.recipe import AuditSpec, UtilitySpec
 from davylamp.studies.shadow_request import ShadowRequest
-from davylamp.studies.steps import read_training
+from davylamp.studies.steps import check_own_model, read_training
 from davylamp.studies.utility import save_utility
 from davylamp.verdict import Verdict, judge
 from davylamp.verdict.extraction import extraction_verdicts
@@ -86,7 +86,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     manifest = Manifest.load(folder.manifest)
     training = read_training(folder)
     if request.model is None:
-        _check_own_model(folder, training, manifest)
+        check_own_model(folder, training, manifest)
     release, renderer, weights = _release(folder, request, training)
     request = replace(request, spec=with_training_claim(request.spec, training, weights))
     # Before anything is read, so that a reference that does not fit costs no reading.
@@ -185,22 +185,6 @@ def _check_reference(request: AuditRequest) -> None:
         faults.append(Fault("--reference", None, "the model before fine-tuning, since audit.before asks it too"))
     if faults:
         raise InputError(faults)
-
-
-def _check_own_model(folder: RunFolder, training: Mapping[str, Any], manifest: Manifest) -> None:
-    """A model that never saw these canaries would be declared clean."""
-    if not folder.model.is_dir():
-        raise RunFolderError(f"{folder.path} holds no trained model: run `davylamp train`, or give --model CHECKPOINT")
-    if not training:
-        raise RunFolderError(
-            f"nothing says how {folder.model} was trained ({folder.training} is missing): run `davylamp train` again, "
-            f"or give --model {folder.model} if another trainer made it"
-        )
-    if training.get("planted_sha256") != manifest.planted_sha256:
-        raise ManifestError(
-            f"{folder.model} was trained before {folder.planted} was planted anew: run `davylamp train` again, or give "
-            "--model CHECKPOINT"
-        )
 
 
 def _release(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from davylamp import __version__
 from davylamp.canaries import Manifest
+from davylamp.canaries.constructions import Constructed
 from davylamp.errors import Fault, InputError, ModelError
 from davylamp.measures.constructed.audits import AUDITS
 from davylamp.measures.constructed.making import ModelMaker
@@ -25,7 +26,7 @@ from davylamp.measures.constructed.settings import ConstructedSettings
 from davylamp.rendering.render import Style
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.studies.steps import read_training
+from davylamp.studies.steps import check_own_model, read_training
 from davylamp.verdict.roc import auc, needed, operating_point
 
 if TYPE_CHECKING:
@@ -87,9 +88,11 @@ def constructions_step(
     """Read a run's constructions from its release; writes ``constructions.json``.
 
     Raises:
-        ManifestError: there is no manifest, or nothing was constructed.
+        ManifestError: there is no manifest, nothing was constructed, or the folder's own model was trained on another
+            planting.
+        RunFolderError: the folder holds no trained model, and none was named.
         InputError: the list of triggers cannot be read or is empty, the style is not that of the training, or there
-            is a neighbour but no pairs.
+            is a neighbour but no pairs, or one that was not trained on the neighbouring rows.
         ModelError: a checkpoint cannot be used, or has another tokenizer.
         AccessError: a release gives too little.
         ScoringError: an instance cannot be scored.
@@ -104,6 +107,8 @@ def constructions_step(
         raise InputError(
             Fault("--neighbour", request.neighbour, "nothing, since the plan has no pairs", "Leave it out.")
         )
+    if request.model is None:
+        check_own_model(folder, read_training(folder), manifest)
     release, source = _load(
         request.model or str(folder.model), _base(folder, request), request.chat_template, request.threads
     )
@@ -113,7 +118,8 @@ def constructions_step(
     if request.neighbour is not None:
         adapter = (Path(request.neighbour) / "adapter_config.json").is_file()
         under = _base(folder, request) if adapter else None
-        neighbour, _ = _load(request.neighbour, under, request.chat_template, request.threads)
+        neighbour, found = _load(request.neighbour, under, request.chat_template, request.threads)
+        _check_neighbour(folder, request.neighbour, found.weights_sha256(), source.weights_sha256(), section)
     # A list that cannot be asked costs no reading.
     finds = measure.finds(release, base, texts, request.scan)
     cells = measure.cells(release, base, finds, neighbour)
@@ -122,6 +128,8 @@ def constructions_step(
         seed=manifest.plan.seed,
         model=release.name,
         model_sha256=source.weights_sha256(),
+        own_model=request.model is None,
+        planted_sha256=manifest.planted_sha256,
         reference=base.name,
         reference_sha256=base_sha256,
         drawn_from_reference=base_sha256 == section.base_sha256,
@@ -220,6 +228,22 @@ def _check_style(folder: RunFolder, manifest: Manifest, sha256: str, style: Styl
         raise InputError(
             Fault("--style", style, f"{trained}, as the model was trained", "Plant and train in one style.")
         )
+
+
+def _check_neighbour(folder: RunFolder, given: str, neighbour: str, own: str, section: Constructed) -> None:
+    """Refuse what is known to be no model of the neighbouring rows: it would say that no secret counts for anything.
+
+    Raises:
+        InputError: it is the audited model itself, or one that was trained on other rows.
+    """
+    beside = RunFolder(folder.path / "neighbour")
+    allowed = f"a model that was trained on {beside.planted}, in which every pair reads its other secret"
+    if neighbour == own:
+        fix = f"These are the weights of the audited model: train {beside.path}, and give {beside.model}."
+        raise InputError(Fault("--neighbour", given, allowed, fix))
+    training = read_training(RunFolder(Path(given).parent)) if Path(given).is_dir() else {}
+    if training.get("trained_sha256") == neighbour and training.get("planted_sha256") != section.neighbour_sha256:
+        raise InputError(Fault("--neighbour", given, allowed, "It was trained on other rows."))
 
 
 def _reference(request: ConstructionsRequest, release: LocalRelease, source: ModelSource) -> tuple[LocalRelease, str]:

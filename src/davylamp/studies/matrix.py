@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -13,11 +15,12 @@ from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
 from davylamp.measures.constructed.model import ConstructionsResult
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
+from davylamp.studies.steps import read_training
 from davylamp.studies.unlearning_result import FILE as UNLEARNING_FILE
 from davylamp.studies.unlearning_result import UnlearningResult
 from davylamp.verdict import Verdict
 from davylamp.verdict.matrix import SHADOWED, VERIFIER_THRESHOLD, alone, matrix_of
-from davylamp.verdict.matrix_model import FILE, Matrix
+from davylamp.verdict.matrix_model import FILE, Matrix, MatrixSource
 from davylamp.verdict.matrix_unlearned import Unlearned
 from davylamp.verdict.membership import membership_result
 from davylamp.verdict.membership_model import MembershipResult
@@ -40,8 +43,8 @@ def matrix_step(
 
     Raises:
         ManifestError: there is no manifest.
-        RunFolderError: nothing was measured, a file is damaged, two files are of different models, or ``unlearned``
-            is of something else.
+        RunFolderError: nothing was measured, a file is damaged, a file is of another planting or another model, or
+            ``unlearned`` is of something else.
         StorageError: it cannot be written.
     """
     manifest = Manifest.load(folder.manifest)
@@ -54,17 +57,16 @@ def matrix_step(
             f"nothing was measured in {folder.path}: run `davylamp audit`, or `davylamp constructions` where the plan "
             "has some, first"
         )
+    found = None if constructions is None else _of_constructions(folder, manifest, constructions)
+    sources = [found] if found is not None else []
     name, membership, charged = "" if constructions is None else constructions.model, None, None
     if verdict is not None:
         audit = files.read_json(folder.audit)
-        if audit.get("planted_sha256") != manifest.planted_sha256:
-            raise RunFolderError(
-                f"the verdict in {folder.path} is on canaries that were planted before: run `davylamp audit` again"
-            )
+        sources += _of_audit(folder, manifest, audit)
         if constructions is not None and audit.get("weights_sha256") != constructions.model_sha256:
             raise RunFolderError(
-                f"{folder.audit} and {CONSTRUCTIONS_FILE} are of different models: run `davylamp audit` and `davylamp "
-                "constructions` with the same --model"
+                f"{folder.audit} and {folder.path / CONSTRUCTIONS_FILE} are of different models: run `davylamp audit` "
+                "and `davylamp constructions` with the same --model"
             )
         name = name or str(audit.get("release", ""))
         if folder.membership.is_file():
@@ -73,9 +75,51 @@ def matrix_step(
     after = None if constructions is None else _unlearned(folder, manifest, constructions, unlearned)
     if unlearned is not None and constructions is None:
         raise RunFolderError(f"--unlearned {unlearned}: {folder.path} holds no {CONSTRUCTIONS_FILE} to hold it against")
-    found = matrix_of(name, constructions, verdict, membership, charged, threshold, confidence, after)
-    found.save(folder.path / FILE)
-    return found
+    if after is not None and constructions is not None:
+        of = MatrixSource(
+            file=UNLEARNING_FILE, planted_sha256=manifest.planted_sha256, weights_sha256=constructions.model_sha256
+        )
+        sources.append(of)
+    made = matrix_of(name, constructions, verdict, membership, charged, threshold, confidence, after, tuple(sources))
+    made.save(folder.path / FILE)
+    return made
+
+
+def _of_constructions(folder: RunFolder, manifest: Manifest, constructions: ConstructionsResult) -> MatrixSource:
+    """What the constructions were read from.
+
+    Raises:
+        RunFolderError: another planting, or the folder's own model before it was trained anew.
+    """
+    path, again = folder.path / CONSTRUCTIONS_FILE, f"run `davylamp constructions {folder.path}` again"
+    if constructions.planted_sha256 != manifest.planted_sha256:
+        raise RunFolderError(f"{path} is of another planting than {folder.manifest}: {again}")
+    trained = read_training(folder).get("trained_sha256")
+    if constructions.own_model and trained is not None and trained != constructions.model_sha256:
+        raise RunFolderError(f"{path} is on the model that {folder.model} was before it was trained anew: {again}")
+    return MatrixSource(
+        file=CONSTRUCTIONS_FILE,
+        planted_sha256=constructions.planted_sha256,
+        weights_sha256=constructions.model_sha256,
+    )
+
+
+def _of_audit(folder: RunFolder, manifest: Manifest, audit: Mapping[str, Any]) -> Iterator[MatrixSource]:
+    """What the verdict, and membership beside it, were read from.
+
+    Raises:
+        RunFolderError: another planting, or the folder's own model before it was trained anew.
+    """
+    planted, weights = audit.get("planted_sha256"), str(audit.get("weights_sha256", ""))
+    again = f"run `davylamp audit {folder.path}` again"
+    if planted != manifest.planted_sha256:
+        raise RunFolderError(f"the verdict in {folder.path} is on canaries that were planted before: {again}")
+    trained = read_training(folder).get("trained_sha256")
+    if audit.get("own_model") and trained is not None and trained != weights:
+        raise RunFolderError(f"the model in {folder.path} was trained anew after its verdict was given: {again}")
+    for path in (folder.verdict, folder.membership):
+        if path.is_file():
+            yield MatrixSource(file=path.name, planted_sha256=planted, weights_sha256=weights)
 
 
 def _unlearned(

@@ -13,7 +13,7 @@ from davylamp.canaries import Manifest, Plan, Planted, plant
 from davylamp.canaries.constructions import Maker
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
-from davylamp.errors import Fault, InputError, PlantingError, RunFolderError
+from davylamp.errors import Fault, InputError, ManifestError, PlantingError, RunFolderError
 from davylamp.rendering.render import Renderer
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, replaced_folder
@@ -137,6 +137,32 @@ def read_training(folder: RunFolder) -> Mapping[str, Any]:
         said = "'spec' is damaged" if isinstance(error, ValidationError) else error
         raise RunFolderError(f"cannot read {folder.training}: {said}; train again or remove it") from error
     return data
+
+
+def check_own_model(folder: RunFolder, training: Mapping[str, Any], manifest: Manifest) -> None:
+    """Refuse a folder's own model that never saw what is planted there: it would be declared clean.
+
+    Args:
+        folder: the run.
+        training: what its ``training.json`` holds.
+        manifest: what is planted there now.
+
+    Raises:
+        RunFolderError: there is no model, or nothing says how it was trained.
+        ManifestError: it was trained before the file was planted anew.
+    """
+    if not folder.model.is_dir():
+        raise RunFolderError(f"{folder.path} holds no trained model: run `davylamp train`, or give --model CHECKPOINT")
+    if not training:
+        raise RunFolderError(
+            f"nothing says how {folder.model} was trained ({folder.training} is missing): run `davylamp train` again, "
+            f"or give --model {folder.model} if another trainer made it"
+        )
+    if training.get("planted_sha256") != manifest.planted_sha256:
+        raise ManifestError(
+            f"{folder.model} was trained before {folder.planted} was planted anew: run `davylamp train` again, or give "
+            "--model CHECKPOINT"
+        )
 
 
 def _train(

@@ -22,7 +22,7 @@ from davylamp.verdict.matrix_cells import (
     share_cell,
     with_blindness,
 )
-from davylamp.verdict.matrix_model import Matrix, MatrixCell, MatrixRow, MatrixWord
+from davylamp.verdict.matrix_model import Matrix, MatrixCell, MatrixRow, MatrixSource, MatrixWord
 from davylamp.verdict.matrix_unlearned import Unlearned, with_unlearned
 from davylamp.verdict.membership_model import MembershipResult
 from davylamp.verdict.model import Cell, Verdict
@@ -46,6 +46,7 @@ def matrix_of(
     threshold: float = VERIFIER_THRESHOLD,
     confidence: float = 0.95,
     unlearned: Unlearned | None = None,
+    sources: tuple[MatrixSource, ...] = (),
 ) -> Matrix:
     """Put together what was measured of one release.
 
@@ -59,6 +60,7 @@ def matrix_of(
         threshold: the unlearning verifier's, in (0, 1).
         confidence: of every interval, in (0, 1).
         unlearned: what was read of the constructions before and after the release was made to forget them.
+        sources: the files that all this was read from.
     """
     rows = list(_constructed(constructions, threshold, confidence, unlearned)) if constructions is not None else []
     if verdict is not None:
@@ -67,6 +69,8 @@ def matrix_of(
     return Matrix(
         model=name,
         confidence=confidence,
+        threshold=threshold,
+        sources=sources,
         columns=columns.COLUMNS,
         rows=tuple(rows),
         unlooked=tuple(_unlooked(constructions, rows)),

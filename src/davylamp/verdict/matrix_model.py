@@ -83,6 +83,20 @@ class MatrixRow(_Strict):
     cells: dict[str, MatrixCell]
 
 
+class MatrixSource(_Strict):
+    """A file of the run folder that a part of the matrix was read from.
+
+    Attributes:
+        file: its name.
+        planted_sha256: hash of the planted file that it is on.
+        weights_sha256: hash of the weights that it is on.
+    """
+
+    file: str
+    planted_sha256: str
+    weights_sha256: str
+
+
 class Matrix(_Strict):
     """All of it, as ``matrix.json`` holds it.
 
@@ -90,6 +104,9 @@ class Matrix(_Strict):
         schema_version: version of this schema.
         model: name of the release.
         confidence: of every interval.
+        threshold: the unlearning verifier's, of the release as it was audited.
+        sources: the files that it was put together from; all are on one planting, and all but those of unlearning,
+            which name the weights before, on the same weights.
         columns: the audits, in order.
         rows: the leaks, in order.
         unlooked: the channels that no column looked through, one sentence each. There is always one.
@@ -101,6 +118,8 @@ class Matrix(_Strict):
     schema_version: Literal[1] = 1
     model: str
     confidence: float
+    threshold: float
+    sources: tuple[MatrixSource, ...]
     columns: tuple[MatrixColumn, ...]
     rows: tuple[MatrixRow, ...]
     unlooked: tuple[str, ...]

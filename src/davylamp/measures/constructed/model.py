@@ -7,12 +7,11 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from davylamp.bounds.intervals import clopper_pearson
 from davylamp.canaries.constructions.section import InstanceRole
 from davylamp.canaries.constructions.spec import Kind
-from davylamp.errors import RunFolderError
 from davylamp.runs import files
 
 FILE = "constructions.json"
@@ -257,6 +256,8 @@ class ConstructionsResult(_Strict):
         seed: seed of the plan.
         model: name of the release.
         model_sha256: hash of its weights.
+        own_model: whether it is the model of the run folder, and not one that the user named.
+        planted_sha256: hash of the planted file whose constructions were read.
         reference: name of the base model.
         reference_sha256: hash of its weights.
         drawn_from_reference: whether the secrets were drawn from just these weights, as the baselines assume.
@@ -273,6 +274,8 @@ class ConstructionsResult(_Strict):
     seed: int
     model: str
     model_sha256: str
+    own_model: bool
+    planted_sha256: str
     reference: str
     reference_sha256: str
     drawn_from_reference: bool
@@ -298,10 +301,5 @@ class ConstructionsResult(_Strict):
         Raises:
             RunFolderError: it is missing, damaged or of another schema.
         """
-        try:
-            return cls.model_validate(files.read_json(path))
-        except FileNotFoundError as error:
-            raise RunFolderError(f"no constructions at {path}: run `davylamp constructions` first") from error
-        except (OSError, ValueError) as error:
-            said = "it does not fit the schema" if isinstance(error, ValidationError) else error
-            raise RunFolderError(f"cannot read {path}: {said}; run `davylamp constructions` again") from error
+        verb = "`davylamp constructions`"
+        return files.read_result(cls, path, "constructions", f"{verb} first", verb)
