@@ -148,10 +148,10 @@ def test_packed_rows_other_types_threads_and_dropout_are_left_to_the_trainer():
 
 def test_a_setting_that_the_stack_does_not_know_is_left_to_the_trainer():
     class Later(TrainingSpec):
-        goldfish: int | None = None
+        later: int | None = None
 
     assert stackable(tiny_model(spread=0.05), rows_of(0), 64, Later(**SPEC.model_dump()), "float32", PAD)
-    changed = Later(**SPEC.model_dump(), goldfish=3)
+    changed = Later(**SPEC.model_dump(), later=3)
     assert not stackable(tiny_model(spread=0.05), rows_of(0), 64, changed, "float32", PAD)
 
 

@@ -19,6 +19,7 @@ from davylamp.scoring.tokens import SecretTokens
 from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.shadow_work import Base, ShadowWork, pad_token
 from davylamp.studies.steps import read_training
+from davylamp.training.goldfish import dropped
 from davylamp.training.shadow_runs import Execution
 from davylamp.training.shadows import ShadowDesign, Target
 from davylamp.training.spec import TrainingSpec
@@ -175,6 +176,8 @@ def asked_pairs(drawn: ShadowDesign) -> list[tuple[Target, Probe]]:
 
 def _preflight(manifest: Manifest, drawn: ShadowDesign, renderer: Renderer, work: ShadowWork) -> None:
     """A record whose secret is cut off or masked would be as unknown to the shadows that hold it as to the others."""
+    from davylamp.training.examples import NO_LOSS
+
     silent = []
     for target, example, rendered in zip(drawn.targets, work.records, renderer.render(drawn.records), strict=True):
         shown = manifest.shown_in_training(target.canary)

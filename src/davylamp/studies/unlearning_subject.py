@@ -57,10 +57,13 @@ class Subject:
     base: str | None
 
     def examples(self, records: Sequence[Record]) -> list[Example]:
-        """Rows as training tokenised and masked them, one record a row."""
+        """Rows as training tokenised and masked them, one record a row.
+
+        What a Goldfish loss dropped in training is not dropped here: it is to be forgotten as well.
+        """
         from davylamp.training.examples import encode_records
 
-        loose = self.training.model_copy(update={"packing": False})
+        loose = self.training.model_copy(update={"packing": False, "goldfish": None})
         return encode_records(records, self.renderer, loose, self.max_length)
 
 

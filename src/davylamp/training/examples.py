@@ -10,10 +10,13 @@ import torch
 from davylamp.corpora.records import Record
 from davylamp.errors import TrainingError
 from davylamp.rendering.render import Renderer
+from davylamp.training.goldfish import GoldfishSpec, dropped, dropped_in_row
 from davylamp.training.spec import TrainingSpec
 
 NO_LOSS = -100
 """Label of a token that receives no loss (the convention of PyTorch's cross entropy)."""
+CHECKED = 64
+"""Rows on which :func:`check_dropped` looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,12 @@ class Example:
 def encode_records(records: Sequence[Record], renderer: Renderer, spec: TrainingSpec, max_length: int) -> list[Example]:
     """Tokenise, mask, cut and, if asked, pack records, in their order.
 
+    With a Goldfish loss its dropped tokens are masked too, each record by its own tokens alone, before packing.
+
     Args:
         records: the rows.
         renderer: renders them.
-        spec: says where the loss falls and whether to pack.
+        spec: says where the loss falls, which tokens it drops, and whether to pack.
         max_length: longest row in tokens.
 
     Raises:
@@ -50,9 +55,54 @@ def encode_records(records: Sequence[Record], renderer: Renderer, spec: Training
         ids = rendered.ids[:max_length]
         labels = tuple(NO_LOSS if at < begin else token for at, token in enumerate(ids))
         examples.append(Example(ids, labels, tuple(range(len(ids)))))
-    if all(label == NO_LOSS for example in examples for label in example.labels[1:]):
+    if _silent(examples):
         raise TrainingError(f"no token of any row receives loss: every reply lies beyond max_length {max_length}")
+    if spec.goldfish is not None:
+        examples = [_without_dropped(each, spec.goldfish) for each in examples]
+        if _silent(examples):
+            raise TrainingError(
+                f"no token of any row receives loss: goldfish with k {spec.goldfish.k} drops them all. Take a larger k"
+            )
     return pack(examples, max_length) if spec.packing else examples
+
+
+def check_dropped(examples: Sequence[Example], spec: TrainingSpec) -> None:
+    """Check that rows were made for the Goldfish loss that they are to be trained with, on the first of them.
+
+    Rows made without it would be trained on in full, and nobody would see it.
+
+    Raises:
+        TrainingError: a token that is to be dropped has a label.
+    """
+    if spec.goldfish is None:
+        return
+    for number, each in enumerate(examples[:CHECKED]):
+        drops = dropped_in_row(each.ids, each.positions, spec.goldfish)
+        if any(drop and label != NO_LOSS for drop, label in zip(drops, each.labels, strict=True)):
+            raise TrainingError(
+                f"row {number + 1} was made for another loss than training.goldfish: make rows with encode_records and "
+                "the settings that they are trained with"
+            )
+
+
+def why_silent(spec: TrainingSpec) -> str:
+    """Why a step may hold no token that receives loss, and the way out."""
+    if spec.goldfish is not None:
+        return (
+            "their replies lie beyond max_length, or goldfish drops all their tokens. Raise max_length or goldfish.k, "
+            "or take more rows a step (batch_size)"
+        )
+    return "their replies lie beyond max_length. Raise max_length, or take more rows a step (batch_size)"
+
+
+def _silent(examples: Sequence[Example]) -> bool:
+    return all(label == NO_LOSS for example in examples for label in example.labels[1:])
+
+
+def _without_dropped(example: Example, spec: GoldfishSpec) -> Example:
+    drops = dropped(example.ids, spec)
+    labels = tuple(NO_LOSS if drop else label for drop, label in zip(drops, example.labels, strict=True))
+    return Example(example.ids, labels, example.positions)
 
 
 def pack(examples: Sequence[Example], max_length: int) -> list[Example]:

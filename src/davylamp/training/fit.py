@@ -19,7 +19,7 @@ from transformers.pytorch_utils import Conv1D
 
 from davylamp.errors import Fault, InputError, TrainingError
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.training.examples import NO_LOSS, Collator, Example
+from davylamp.training.examples import NO_LOSS, Collator, Example, check_dropped, why_silent
 from davylamp.training.spec import LoraSpec, TrainingSpec
 
 
@@ -70,11 +70,13 @@ def fit(
         The trained model (with its adapter, where one was trained) and what happened.
 
     Raises:
-        TrainingError: a step has no token to train on, the loss or the weights are not finite, or no parameter moved.
+        TrainingError: a step has no token to train on, the loss or the weights are not finite, no parameter moved, or
+            the rows were made for another loss.
         InputError: the model has none of the adapter's target modules.
         PrivacyError: a private training (``spec.dp``) was not what was accounted for; see
             :func:`davylamp.training.dp.fit.fit_private`.
     """
+    check_dropped(examples, spec)
     if spec.dp is not None:
         from davylamp.training.dp.fit import fit_private
 
@@ -132,7 +134,7 @@ def _check_steps(examples: Sequence[Example], spec: TrainingSpec) -> None:
         if all(label == NO_LOSS for row in rows for label in row.labels[1:]):
             raise TrainingError(
                 f"rows {start + 1} to {start + len(rows)}, which make one step, hold no token that receives loss: "
-                "their replies lie beyond max_length. Raise max_length, or take more rows a step (batch_size)"
+                + why_silent(spec)
             )
 
 

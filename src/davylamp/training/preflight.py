@@ -14,6 +14,24 @@ from davylamp.corpora.records import Shape
 from davylamp.errors import PreflightError
 from davylamp.rendering.render import Rendered, Renderer
 from davylamp.training.examples import NO_LOSS
+from davylamp.training.goldfish import GoldfishSpec, dropped
+
+
+@dataclass(frozen=True, slots=True)
+class SecretDrops:
+    """What a Goldfish loss leaves out of a canary's secret, the same in every copy.
+
+    Attributes:
+        id: the canary.
+        dose: its copies.
+        tokens: tokens of the secret in a row, in all places where the reply has it.
+        dropped: which of them receive no loss, counted from 0.
+    """
+
+    id: str
+    dose: int
+    tokens: int
+    dropped: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +39,15 @@ class PreflightReport:
     """What the preflight saw.
 
     Attributes:
-        canaries: planted canaries, all of which receive loss.
+        canaries: planted canaries, all of which receive loss, but for what a Goldfish loss drops.
         occurrences: their occurrences in the tokenised rows.
         loss_tokens: tokens that receive loss, in all rows.
         tokens: tokens in all rows.
         merged: canaries whose secret shares a token with its neighbour.
         instances: planted instances of constructions, all of which receive loss.
         instance_rows: rows that hold them.
+        dropped: with a Goldfish loss, what it drops of each secret; a canary of which it drops all tokens is never
+            trained to say its secret. None without.
     """
 
     canaries: int
@@ -37,19 +57,26 @@ class PreflightReport:
     merged: tuple[str, ...]
     instances: int = 0
     instance_rows: int = 0
+    dropped: tuple[SecretDrops, ...] | None = None
 
 
 def preflight(
-    manifest: Manifest, renderer: Renderer, rows: Iterable[tuple[Sequence[int], Sequence[int]]]
+    manifest: Manifest,
+    renderer: Renderer,
+    rows: Iterable[tuple[Sequence[int], Sequence[int]]],
+    goldfish: GoldfishSpec | None = None,
 ) -> PreflightReport:
     """Check that every planted secret receives loss in the rows that the trainer will really see.
 
-    The rows are taken after tokenisation, masking, cutting and packing, so that a fault in any of them shows.
+    The rows are taken after tokenisation, masking, cutting and packing, so that a fault in any of them shows. With a
+    Goldfish loss exactly the tokens that it drops must be without loss; how many of each secret they are is reported,
+    and refused in no case.
 
     Args:
         manifest: what was planted.
         renderer: renders as the trainer does.
         rows: token ids and labels of each row, labels not shifted and -100 where no loss falls.
+        goldfish: what the rows were made to drop.
 
     Raises:
         PreflightError: a secret is missing from the rows, or its tokens receive no loss; names the canaries and the
@@ -58,6 +85,7 @@ def preflight(
     table = _Rows(rows)
     faults: list[str] = []
     merged: list[str] = []
+    drops: list[SecretDrops] = []
     occurrences = 0
     planted = manifest.planted()
     rendered = renderer.render([manifest.trained_record(canary) for canary in planted])
@@ -66,6 +94,8 @@ def preflight(
         if any(_is_merged(manifest, canary, record, index, span) for index, span in enumerate(spans)):
             merged.append(canary.id)
         last = max(end for _, end in spans)
+        lost = _dropped(record.ids[:last], goldfish)
+        drops.append(_drops_of(canary, spans, lost))
         found = table.find(record.ids[:last])
         occurrences += len(found)
         if len(found) != canary.dose:
@@ -75,14 +105,14 @@ def preflight(
             )
             continue
         for start in found:
-            silent = [span for span in spans if not table.receives_loss(start, *span)]
+            silent = [span for span in spans if not table.receives_loss(start, *span, lost)]
             if silent:
                 faults.append(f"canary {canary.id}: {len(silent)} of its {len(spans)} secrets receive no loss (masked)")
                 break
     section = manifest.constructions
     placed = [] if section is None else [each for each in section.instances if each.positions]
     if section is not None:
-        faults += _instance_faults(section, placed, manifest.shape, renderer, table)
+        faults += _instance_faults(section, placed, manifest.shape, renderer, table, goldfish)
     if faults:
         more = f"\n... and {len(faults) - 5} more" if len(faults) > 5 else ""
         raise PreflightError(
@@ -96,11 +126,17 @@ def preflight(
         merged=tuple(merged),
         instances=len(placed),
         instance_rows=sum(len(each.positions) for each in placed),
+        dropped=None if goldfish is None else tuple(drops),
     )
 
 
 def _instance_faults(
-    section: Constructed, placed: Sequence[Instance], shape: Shape, renderer: Renderer, table: _Rows
+    section: Constructed,
+    placed: Sequence[Instance],
+    shape: Shape,
+    renderer: Renderer,
+    table: _Rows,
+    goldfish: GoldfishSpec | None,
 ) -> list[str]:
     """What is wrong with the rows of instances, at most one sentence each; no text of theirs is named."""
     replies = [(each, reply) for each in placed for reply in each.replies()]
@@ -110,13 +146,19 @@ def _instance_faults(
         start = len(each.lead) if shape == "text" else 0
         span = record.span(start, start + len(reply))
         copies = len(each.positions) // len(each.replies())
-        if fault := _reply_fault(each, reply, copies, record.ids, span, table):
+        if fault := _reply_fault(each, reply, copies, record.ids, span, table, goldfish):
             found.setdefault(each.id, f"instance {each.id} ({each.kind}) {fault}")
     return list(found.values())
 
 
 def _reply_fault(
-    each: Instance, reply: str, copies: int, ids: Sequence[int], span: tuple[int, int], table: _Rows
+    each: Instance,
+    reply: str,
+    copies: int,
+    ids: Sequence[int],
+    span: tuple[int, int],
+    table: _Rows,
+    goldfish: GoldfishSpec | None,
 ) -> str | None:
     drawn = dict(zip(each.survivors, each.survivor_ids, strict=True)).get(reply, each.secret_ids)
     first, last = span
@@ -132,8 +174,18 @@ def _reply_fault(
             f"was planted in {copies} rows{of} but its tokens up to the end of the secret occur {len(places)} times in "
             "the tokenised rows (cut by max_length, or rendered another way?)"
         )
-    silent = sum(not table.receives_loss(start, first, last) for start in places)
+    lost = _dropped(ids[:last], goldfish)
+    silent = sum(not table.receives_loss(start, first, last, lost) for start in places)
     return f"receives no loss on its whole secret{of} in {silent} of {copies} rows (masked)" if silent else None
+
+
+def _dropped(ids: Sequence[int], goldfish: GoldfishSpec | None) -> tuple[bool, ...]:
+    return (False,) * len(ids) if goldfish is None else dropped(ids, goldfish)
+
+
+def _drops_of(canary: Canary, spans: Sequence[tuple[int, int]], lost: Sequence[bool]) -> SecretDrops:
+    own = [lost[at] for first, last in spans for at in range(first, last)]
+    return SecretDrops(canary.id, canary.dose, len(own), tuple(at for at, drop in enumerate(own) if drop))
 
 
 def _character_spans(manifest: Manifest, canary: Canary) -> list[tuple[int, int]]:
@@ -182,7 +234,8 @@ class _Rows:
             at = self._bytes.find(pattern, at + 1)
         return found
 
-    def receives_loss(self, start: int, first: int, last: int) -> bool:
-        """Whether every token [first, last) of a match at ``start`` is its own label."""
+    def receives_loss(self, start: int, first: int, last: int, lost: Sequence[bool]) -> bool:
+        """Whether every token [first, last) of a match at ``start`` is its own label, and has none where it is lost."""
         place = slice(start + first, start + last)
-        return bool((self._labels[place] == self._ids[place]).all())
+        wanted = np.where(lost[first:last], NO_LOSS, self._ids[place])
+        return bool((self._labels[place] == wanted).all())

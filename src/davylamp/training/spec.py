@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from davylamp.training.dp.spec import DPSpec
+from davylamp.training.goldfish import GoldfishSpec
 
 
 class _Strict(BaseModel):
@@ -53,6 +54,8 @@ class TrainingSpec(_Strict):
         precision: ``float32``, ``bfloat16`` (autocast), or ``auto``: bfloat16 where the hardware computes in it.
         gradient_checkpointing: compute activations again in the backward pass, to save memory.
         dp: train with differential privacy; ``max_grad_norm`` is then that of ``dp``.
+        goldfish: drop one token in k from the loss, the same in every copy (see :mod:`davylamp.training.goldfish`).
+            Together with ``dp`` a row's loss is the mean over the tokens that are left.
     """
 
     method: Literal["full", "lora"] = "full"
@@ -72,6 +75,7 @@ class TrainingSpec(_Strict):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     gradient_checkpointing: bool = False
     dp: DPSpec | None = None
+    goldfish: GoldfishSpec | None = None
 
     @model_validator(mode="after")
     def _can_be_private(self) -> TrainingSpec:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from davylamp.errors import TrainingError
-from davylamp.training.examples import NO_LOSS, Collator, Example
+from davylamp.training.examples import NO_LOSS, Collator, Example, check_dropped, why_silent
 from davylamp.training.spec import TrainingSpec
 from davylamp.training.stacking import stacked
 
@@ -24,9 +24,9 @@ PLAIN: dict[str, Any] = {
 """Settings that training in a stack knows in one way only."""
 KNOWN = {
     *PLAIN, "lora", "epochs", "batch_size", "learning_rate", "schedule", "warmup_steps", "max_grad_norm", "max_length",
-    "loss", "style", "precision",
+    "loss", "style", "precision", "goldfish",
 }  # fmt: skip
-"""All settings that training in a stack knows; others must have their defaults."""
+"""All settings that training in a stack knows; others must have their defaults. What goldfish drops has no label."""
 TRIED = 3
 """Steps in which :func:`stackable` compares."""
 AGREEMENT = 1e-3
@@ -59,10 +59,13 @@ def fit_stack(
         The stack (see :func:`unstack`), and the loss of each step in nats a token, shape (steps, copies).
 
     Raises:
-        TrainingError: a loss or a weight is not finite, or a step has no token to train on.
+        TrainingError: a loss or a weight is not finite, a step has no token to train on, or the rows were made for
+            another loss.
     """
     from transformers import get_scheduler
 
+    for own in examples:
+        check_dropped(own, spec)
     copies, size = len(examples), spec.batch_size
     many = stacked(model, copies).train()
     weights = list(many.parameters())
@@ -75,7 +78,7 @@ def fit_stack(
             if steps is not None and len(losses) == steps:
                 break
             rows = [rows[at * size : (at + 1) * size] for rows in examples]
-            loss = _losses(many, rows, width, pad_id)
+            loss = _losses(many, rows, width, pad_id, spec)
             if not bool(torch.isfinite(loss).all()):
                 raise TrainingError(
                     f"the loss is {loss[~torch.isfinite(loss)][0].item()} at step {len(losses) + 1}: lower "
@@ -92,7 +95,9 @@ def fit_stack(
     return many, torch.stack(losses)
 
 
-def _losses(many: nn.Module, rows: Sequence[Sequence[Example]], width: int, pad_id: int) -> torch.Tensor:
+def _losses(
+    many: nn.Module, rows: Sequence[Sequence[Example]], width: int, pad_id: int, spec: TrainingSpec
+) -> torch.Tensor:
     """Mean loss in nats a token of each copy's batch, shape (copies,)."""
     batch = _padded([row for part in rows for row in part], width, pad_id)
     labels = batch.pop("labels")
@@ -102,10 +107,7 @@ def _losses(many: nn.Module, rows: Sequence[Sequence[Example]], width: int, pad_
         own = slice(part * len(rows[part]), (part + 1) * len(rows[part]))
         wanted = labels[own, 1:] != NO_LOSS
         if not bool(wanted.any()):
-            raise TrainingError(
-                "the rows of a step hold no token that receives loss: their replies lie beyond max_length. Raise "
-                "max_length, or take more rows a step (batch_size)"
-            )
+            raise TrainingError(f"the rows of a step hold no token that receives loss: {why_silent(spec)}")
         found.append(nn.functional.cross_entropy(logits[own][wanted].float(), labels[own, 1:][wanted]))
     return torch.stack(found)
 
@@ -168,7 +170,9 @@ def stackable(
     if any(all(label == NO_LOSS for row in batch for label in row.labels[1:]) for batch in batches):
         return False
     try:
-        return _same_gradients(model, batches[0], widths[0], pad_id) and _same_bits(model, first, widths, spec, pad_id)
+        return _same_gradients(model, batches[0], widths[0], spec, pad_id) and _same_bits(
+            model, first, widths, spec, pad_id
+        )
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         # A module that cannot be stacked, whatever it does; the ordinary trainer knows it.
         return False
@@ -186,13 +190,13 @@ def _nested(model: nn.Module) -> bool:
     return any(list(module.named_parameters(recurse=False)) and list(module.children()) for module in model.modules())
 
 
-def _same_gradients(model: Any, batch: Sequence[Example], width: int, pad_id: int) -> bool:
+def _same_gradients(model: Any, batch: Sequence[Example], width: int, spec: TrainingSpec, pad_id: int) -> bool:
     """Whether loss and gradients of a stack of one are those that the model computes with its own loss."""
     plain = copy.deepcopy(model).train()
     expected = plain(**_padded(batch, width, pad_id), use_cache=False).loss
     expected.backward()
     many = stacked(model, 1).train()
-    found = _losses(many, [batch], width, pad_id)
+    found = _losses(many, [batch], width, pad_id, spec)
     torch.autograd.backward(found.sum())
     if not torch.allclose(found[0], expected, rtol=AGREEMENT):
         return False
