@@ -194,7 +194,9 @@ def _train(
     context = getattr(loaded.config, "max_position_embeddings", None)
     examples = encode_records(records, renderer, spec, min(filter(None, (spec.max_length, context)), default=1 << 20))
     checked = (
-        None if manifest is None else preflight(manifest, renderer, [(each.ids, each.labels) for each in examples])
+        None
+        if manifest is None
+        else preflight(manifest, renderer, [(each.ids, each.labels) for each in examples], spec.goldfish)
     )
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     with quiet():
