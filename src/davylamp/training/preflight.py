@@ -95,7 +95,8 @@ def preflight(
             merged.append(canary.id)
         last = max(end for _, end in spans)
         lost = _dropped(record.ids[:last], goldfish)
-        drops.append(_drops_of(canary, spans, lost))
+        if goldfish is not None:
+            drops.append(secret_drops(manifest, canary, record, goldfish))
         found = table.find(record.ids[:last])
         occurrences += len(found)
         if len(found) != canary.dose:
@@ -183,8 +184,17 @@ def _dropped(ids: Sequence[int], goldfish: GoldfishSpec | None) -> tuple[bool, .
     return (False,) * len(ids) if goldfish is None else dropped(ids, goldfish)
 
 
-def _drops_of(canary: Canary, spans: Sequence[tuple[int, int]], lost: Sequence[bool]) -> SecretDrops:
-    own = [lost[at] for first, last in spans for at in range(first, last)]
+def secret_drops(manifest: Manifest, canary: Canary, record: Rendered, goldfish: GoldfishSpec) -> SecretDrops:
+    """What a Goldfish loss drops of a canary's secret.
+
+    Args:
+        manifest: what was planted.
+        canary: one of its canaries.
+        record: the canary's record as it was planted, rendered.
+        goldfish: which tokens are dropped.
+    """
+    lost = dropped(record.ids, goldfish)
+    own = [lost[at] for first, last in _spans(manifest, canary, record) for at in range(first, last)]
     return SecretDrops(canary.id, canary.dose, len(own), tuple(at for at, drop in enumerate(own) if drop))
 
 
