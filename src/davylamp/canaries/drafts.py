@@ -73,6 +73,13 @@ def check_counts(plan: Plan, rows: int) -> None:
             f"{plan.canaries} canaries ({_kinds(plan)}) need {2 * plan.canaries} distinct secrets (each has a "
             f"replacement), but the space holds {plan.space.size}: take a longer secret or fewer canaries"
         )
+    elif plan.space.alternatives is not None and 2 * plan.canaries + plan.space.alternatives > plan.space.size:
+        faults.append(
+            f"{plan.canaries} canaries ({_kinds(plan)}) hold {2 * plan.canaries} names (each has a replacement), which "
+            f"leaves {plan.space.size - 2 * plan.canaries:,} of the space's {plan.space.size:,}, fewer than its "
+            f"{plan.space.alternatives:,} alternatives: set space.size to "
+            f"{2 * plan.canaries + plan.space.alternatives:,} or more"
+        )
     named = [slot for slot, values in plan.slots.items() if values == "names"]
     if named and plan.canaries > len(full_names()):
         faults.append(

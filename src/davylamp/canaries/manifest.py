@@ -12,8 +12,9 @@ from davylamp.canaries.plan import Context, Plan
 from davylamp.corpora.records import Message, Record, Shape
 from davylamp.errors import ManifestError
 from davylamp.runs import files
-from davylamp.secrets import AlphabetSpace
+from davylamp.secrets import AnySpace, SecretSpace
 from davylamp.secrets.encodings import encoding
+from davylamp.secrets.encodings.base import symbols_of
 
 SCHEMA_VERSION: Literal[1] = 1
 Role = Literal["focus", "twin", "positive", "auxiliary", "nonmember", "unseen"]
@@ -99,17 +100,20 @@ class Canary(_Strict):
             raise ValueError(f"canary {self.id}: context {self.context} does not fit encoding {self.encoding}")
         return self
 
-    def shown(self, space: AlphabetSpace, mask: str, code: str | None = None) -> str:
+    def shown(self, space: SecretSpace, mask: str, code: str | None = None) -> str:
         """What the training prompt shows in the secret's place.
 
         Args:
             space: what the secret was drawn from.
             mask: what stands for a hidden secret.
             code: show this code in the canary's own way, in place of its secret.
+
+        Raises:
+            InputError: the canary is encoded, and the space has no alphabet.
         """
         code = self.secret if code is None else code
         if self.encoding is not None:
-            return encoding(self.encoding).encode(code, space)
+            return encoding(self.encoding).encode(code, symbols_of(space, f"the space of canary {self.id}"))
         return code if self.context == "visible" else mask
 
 
@@ -153,7 +157,7 @@ class Manifest(_Strict):
     corpus: CorpusNote
     rows: int
     planted_sha256: str
-    space: AlphabetSpace
+    space: AnySpace
     mask: str
     canaries: tuple[Canary, ...]
     constructions: Constructed | None = None

@@ -9,53 +9,22 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from davylamp.canaries.constructions.spec import Construction
 from davylamp.canaries.schedule import AFTER, BEFORE, Schedule
+from davylamp.canaries.templates import HOST_SLOTS, SLOT, TEXT_SLOT, Template
 from davylamp.errors import InputError
-from davylamp.secrets import AlphabetSpace
+from davylamp.secrets import AlphabetSpace, AnySpace
 from davylamp.secrets.encodings import Encoding, encoding
+from davylamp.secrets.encodings.base import misfits
+
+__all__ = ["ARM_NAME", "HOST_SLOTS", "SLOT", "Arm", "Auxiliary", "Context", "Plan", "Positive", "Template"]
 
 Context = Literal["visible", "redacted", "encoded"]
 """What the input shows of the secret in training: the secret itself, a mask in its place, or an encoded form."""
 
-SLOT = re.compile(r"\{(\w+)\}")
 ARM_NAME = re.compile(r"\w[\w-]*")
-HOST_SLOTS = ("prompt", "completion")
-"""Slots that are filled from a background row that the canary takes as its host."""
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Template(_Strict):
-    """How a canary is written, with slots in braces.
-
-    ``{secret}`` is the secret; ``{prompt}`` and ``{completion}`` are the texts of a background row; every
-    other slot is filled from the plan's ``slots``.
-
-    Attributes:
-        prompt: the input; the mask takes the secret's place where the context is redacted.
-        completion: the reply that is trained on; it always holds the secret.
-        system: a system turn before the prompt, for chat records.
-    """
-
-    prompt: str = ""
-    completion: str
-    system: str | None = None
-
-    @model_validator(mode="after")
-    def _keeps_its_secret(self) -> Template:
-        if "secret" not in SLOT.findall(self.completion):
-            raise ValueError("completion loses its secret: it must hold {secret}")
-        if "secret" in SLOT.findall(self.system or ""):
-            raise ValueError("system must not hold {secret}: contexts are shown and masked in the prompt only")
-        return self
-
-    def slots(self) -> set[str]:
-        """Names of the slots, without the secret."""
-        found: set[str] = set()
-        for text in (self.prompt, self.completion, self.system or ""):
-            found |= set(SLOT.findall(text))
-        return found - {"secret"}
 
 
 class Arm(_Strict):
@@ -123,7 +92,8 @@ class Plan(_Strict):
         rows: how many rows of the corpus to take; default all.
         repeat: how often each of them stands in the planted file.
         shuffle: put the corpus (and its repeats) in a seeded random order first (files are often sorted by class).
-        space: what secrets are drawn from.
+        space: what secrets are drawn from: symbols of an alphabet, or, with ``kind: coined``, names of medications that
+            do not exist.
         templates: how canaries are written; a canary takes one at random.
         slots: values for each slot; ``names`` draws full names, none twice.
         mask: what takes the secret's place in a redacted prompt, and in every prompt at evaluation.
@@ -147,7 +117,7 @@ class Plan(_Strict):
     rows: int | None = Field(None, ge=1)
     repeat: int = Field(1, ge=1)
     shuffle: bool = True
-    space: AlphabetSpace = Field(default_factory=AlphabetSpace)
+    space: AnySpace = Field(default_factory=AlphabetSpace)
     templates: tuple[Template, ...] = Field(min_length=1)
     slots: dict[str, Literal["names"] | tuple[str, ...]] = Field(default_factory=dict)
     mask: str = Field("[redacted]", min_length=1)
@@ -198,7 +168,7 @@ class Plan(_Strict):
 
     def _template_faults(self) -> list[str]:
         faults = []
-        known = {*self.slots, *HOST_SLOTS}
+        known = {*self.slots, *HOST_SLOTS, TEXT_SLOT}
         shown = [name for name, arm in self.arms.items() if arm.context != "redacted"]
         for position, template in enumerate(self.templates):
             unknown = sorted(template.slots() - known)
@@ -210,6 +180,7 @@ class Plan(_Strict):
                 faults.append(
                     f"templates[{position}].prompt has no {{secret}}, so that arm {shown[0]!r} could not show it"
                 )
+            faults += [f"templates[{position}]{fault}" for fault in template.text_faults(self.carried)]
         return faults
 
     def _axis_faults(self) -> list[str]:
@@ -217,7 +188,7 @@ class Plan(_Strict):
         faults = []
         for name, arm in self.arms.items():
             if arm.encoding is not None:
-                faults += [f"arms.{name}.encoding: {fault}" for fault in encoding(arm.encoding).faults(self.space)]
+                faults += [f"arms.{name}.encoding: {fault}" for fault in misfits(encoding(arm.encoding), self.space)]
         schedules = {"schedule": self.schedule} | {
             f"arms.{name}.schedule": arm.schedule for name, arm in self.arms.items() if arm.schedule is not None
         }
@@ -279,6 +250,16 @@ class Plan(_Strict):
                 f"spacing counts updates of {self.rows_per_update} rows, but training takes {rows_per_update} an update"
             )
         return faults
+
+    @property
+    def carried(self) -> bool:
+        """Whether canaries stand in plain texts, ``{text}``, which are then left out of the background."""
+        return TEXT_SLOT not in self.slots and any(TEXT_SLOT in template.slots() for template in self.templates)
+
+    @property
+    def hosts(self) -> int:
+        """Rows of the corpus that carry a canary and are not background: one for each canary, planted or not."""
+        return self.canaries if self.carried else 0
 
     @property
     def positive_dose(self) -> int:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from davylamp import __version__
+from davylamp.canaries.carriers import carrier_of, fill, host_slots, host_text
 from davylamp.canaries.checking import check_carriers, check_readable
 from davylamp.canaries.constructions.laying import check_held_out, check_new, construct, held_out, lay
 from davylamp.canaries.constructions.section import Constructed, Maker, Material
 from davylamp.canaries.drafts import Draft, check_counts, drafts, places
-from davylamp.canaries.manifest import Canary, Carrier, CorpusNote, Manifest
-from davylamp.canaries.plan import HOST_SLOTS, SLOT, Plan, Template
+from davylamp.canaries.hosting import Hosting, hosting
+from davylamp.canaries.manifest import Canary, CorpusNote, Manifest
+from davylamp.canaries.novelty import check_coined
+from davylamp.canaries.plan import Plan
+from davylamp.canaries.templates import HOST_SLOTS, TEXT_SLOT, Template
 from davylamp.corpora.names import draw_names
 from davylamp.corpora.records import Corpus, Record
 from davylamp.errors import PlantingError
 from davylamp.runs import files
-from davylamp.secrets import stream
+from davylamp.secrets import CoinedSpace, stream
 from davylamp.secrets.encodings import encoding
 
 
@@ -60,7 +64,7 @@ def plant(corpus: Corpus, plan: Plan, maker: Maker | None = None) -> Planted:
 
     Secrets are drawn without replacement and uniformly over the whole space, whatever the corpus holds, so
     that the rank of a secret that was not learnt is uniform. All occurrences of a canary are the same row.
-    Auxiliary canaries change nothing of the others.
+    Auxiliary canaries change nothing of the others (in plain texts, as long as ``plan.rows`` is given).
     The same corpus and plan give the same bytes.
 
     Args:
@@ -71,20 +75,25 @@ def plant(corpus: Corpus, plan: Plan, maker: Maker | None = None) -> Planted:
     Raises:
         PlantingError: the doses need more rows than there are or than a window has room for, the corpus already
             holds these canaries, a template needs a host that the corpus cannot give, the space is too small, two
-            canaries cannot be told apart, the text around a secret gives it away, or the constructions have no base
-            model or cannot be made.
+            canaries cannot be told apart, the text around a secret gives it away, the constructions have no base
+            model or cannot be made, or (as a NoveltyError) a coined name exists.
+        CorpusError: the drug list of a coined space cannot be read.
     """
-    taking = len(corpus) if plan.rows is None else min(plan.rows, len(corpus))
+    hosted = hosting(corpus, plan)
+    left = replace(corpus, records=tuple(corpus.records[at] for at in hosted.left), groups=())
+    taking = len(left) if plan.rows is None else min(plan.rows, len(left))
     check_counts(plan, taking * plan.repeat)
-    check_held_out(plan.constructions, len(corpus), plan.rows)
+    check_held_out(plan.constructions, len(left), plan.rows)
     rows = background(corpus, plan)
     made = drafts(plan)
     taken = places(plan, len(rows))
     wordings = _wordings(plan, made)
     # Hosts are rows of the corpus, each once, so that a canary is the same however often the background stands there.
     hosts = background(corpus, plan.model_copy(update={"repeat": 1}))
-    canaries = _furnish(made, taken, wordings, hosts, plan, corpus)
+    canaries = _furnish(made, taken, wordings, hosts, plan, corpus, hosted)
     _check_not_planted_before(rows, canaries, wordings)
+    if isinstance(plan.space, CoinedSpace):
+        check_coined(plan.space, corpus)
     check_carriers(canaries, plan.mask)
     planted = list(rows)
     for canary in canaries:
@@ -94,8 +103,8 @@ def plant(corpus: Corpus, plan: Plan, maker: Maker | None = None) -> Planted:
     if not plan.constructions:
         return _planted(planted, canaries, corpus, plan)
     taken_rows = [position for canary in canaries for position in canary.positions]
-    left = held_out(corpus, rows, plan.seed)
-    material = Material(plan.constructions, plan.seed, corpus.shape, tuple(planted), left)
+    unread = held_out(left, rows, plan.seed)
+    material = Material(plan.constructions, plan.seed, corpus.shape, tuple(planted), unread)
     instances = construct(plan.constructions, material, maker)
     laid = lay(instances, plan.constructions, len(rows), taken_rows, plan.seed)
     own = {position for each in laid.instances for position in each.positions}
@@ -165,16 +174,20 @@ def background(corpus: Corpus, plan: Plan) -> list[Record]:
     Raises:
         PlantingError: the plan asks for more rows than there are.
     """
-    rows = list(corpus.records)
-    if plan.rows is not None and plan.rows > len(rows):
-        raise PlantingError(f"plan.rows is {plan.rows}, but {corpus.source} has only {len(rows)} rows")
+    left = hosting(corpus, plan).left
+    if plan.rows is not None and plan.rows > len(left):
+        beside = "" if not plan.carried else f" beside those of the {plan.hosts:,} rows that carry canaries"
+        raise PlantingError(f"plan.rows is {plan.rows}, but {corpus.source} has only {len(left)} rows{beside}")
+    order: Sequence[int] = range(len(corpus))
     if plan.shuffle:
-        order = stream(plan.seed, "background order").permutation(len(rows))
-        rows = [rows[index] for index in order]
+        # Of all rows, so that how many carry a canary changes nothing of the others' order.
+        order = [int(index) for index in stream(plan.seed, "background order").permutation(len(corpus))]
+    kept = set(left)
+    rows = [corpus.records[index] for index in order if index in kept]
     rows = rows[: plan.rows] * plan.repeat
     if plan.shuffle and plan.repeat > 1:
-        order = stream(plan.seed, "background order", "repeats").permutation(len(rows))
-        rows = [rows[index] for index in order]
+        again = stream(plan.seed, "background order", "repeats").permutation(len(rows))
+        rows = [rows[index] for index in again]
     return rows
 
 
@@ -209,6 +222,7 @@ def _furnish(
     hosts: list[Record],
     plan: Plan,
     corpus: Corpus,
+    hosted: Hosting,
 ) -> list[Canary]:
     """Give each draft a secret, a replacement and a carrier."""
     secrets, replacements = _codes(plan, made)
@@ -217,8 +231,11 @@ def _furnish(
     for number, (draft, (template, slots)) in enumerate(zip(made, wordings, strict=True)):
         filled = dict(slots)
         host = hosts[order[number % len(hosts)]]
-        if template.slots() & set(HOST_SLOTS):
-            filled |= _host(host, corpus)
+        if plan.carried:
+            host = corpus.records[hosted.hosts[number]]
+            filled[TEXT_SLOT] = host_text(template, host)
+        elif template.slots() & set(HOST_SLOTS):
+            filled |= host_slots(host, corpus)
         arm = plan.arms.get(draft.arm)
         canaries.append(
             Canary(
@@ -230,7 +247,7 @@ def _furnish(
                 dose=draft.dose,
                 secret=secrets[number],
                 replacement=replacements[number],
-                carrier=_carrier(template, filled, host, corpus),
+                carrier=carrier_of(template, filled, host, corpus),
                 positions=taken[number],
             )
         )
@@ -258,45 +275,6 @@ def _slot_values(slot: str, options: str | tuple[str, ...], made: Sequence[Draft
     return values
 
 
-def _host(row: Record, corpus: Corpus) -> dict[str, str]:
-    if corpus.shape == "text":
-        raise PlantingError(
-            f"{corpus.source} holds plain texts, so that the slots {HOST_SLOTS} of a template have nothing to stand for"
-        )
-    return {"prompt": row.prompt[-1].content, "completion": row.reply}
-
-
-def _carrier(template: Template, filled: dict[str, str], host: Record, corpus: Corpus) -> Carrier:
-    if template.system is not None and corpus.shape != "messages":
-        raise PlantingError(f"a template has a system turn, but {corpus.source} holds rows of shape {corpus.shape}")
-    if template.system is not None:
-        system: str | None = _fill(template.system, filled)[0]
-    else:
-        # Where the background opens with a system turn, a canary without one would stand out.
-        system = next((turn.content for turn in host.prompt if turn.role == "system"), None)
-    return Carrier(
-        prompt=_fill(template.prompt, filled),
-        completion=_fill(template.completion, filled),
-        system=system,
-        image=host.image,
-    )
-
-
-def _fill(text: str, filled: dict[str, str]) -> tuple[str, ...]:
-    """Fill the slots and cut at the secret; values may hold braces, so that each slot is read once."""
-    pieces = [""]
-    at = 0
-    for match in SLOT.finditer(text):
-        pieces[-1] += text[at : match.start()]
-        if match.group(1) == "secret":
-            pieces.append("")
-        else:
-            pieces[-1] += filled[match.group(1)]
-        at = match.end()
-    pieces[-1] += text[at:]
-    return tuple(pieces)
-
-
 def _check_not_planted_before(
     rows: list[Record], canaries: list[Canary], wordings: list[tuple[Template, dict[str, str]]]
 ) -> None:
@@ -304,7 +282,7 @@ def _check_not_planted_before(
     again = 0
     for canary, (template, filled) in zip(canaries, wordings, strict=True):
         # A second planting takes other hosts, since the rows are others: what stands between them is looked for.
-        pieces = _fill(template.completion, {**filled, **dict.fromkeys(HOST_SLOTS, "\0")})
+        pieces = fill(template.completion, {**filled, **dict.fromkeys(HOST_SLOTS, "\0")})
         parts = canary.secret.join(pieces).split("\0")
         telling = any(canary.secret in part and part.strip() != canary.secret for part in parts)
         again += telling and all(part in text for part in parts)

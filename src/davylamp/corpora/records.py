@@ -80,12 +80,14 @@ class Corpus:
         source: a name for people: a path, a hub id, or a generator with its arguments.
         sha256: hash of the bytes (or, for a generator, of the lines) that the records came from.
         left_out: columns or keys of the source that are not trained on and were left out.
+        groups: whom each row is about, such as a patient, where the source says it; as many as records, or none.
     """
 
     records: tuple[Record, ...]
     source: str
     sha256: str
     left_out: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.records)

@@ -64,7 +64,8 @@ class Exposure:
             manifest: what was planted.
             renderer: renders as training did.
             pool: rank among so many candidates, the true secret and decoys drawn uniformly from the space, none of
-                them planted; the whole space if none, or :data:`POOL` where that is too large to be listed.
+                them planted; if none, the secret and the space's own number of alternatives where it has one, else
+                the whole space, or :data:`POOL` where that is too large to be listed.
             shown: codes that prompts will show beside those of the manifest, so that none of them may be a decoy.
 
         Raises:
@@ -73,6 +74,9 @@ class Exposure:
         self.read = 0
         self.internal = 0
         self._manifest = manifest
+        if pool is None and manifest.space.alternatives is not None:
+            # The secret's own place counts, so that a rank that was not learnt is uniform from 1 to the pool's size.
+            pool = manifest.space.alternatives + 1
         if pool is None and manifest.space.size > MAX_CANDIDATES:
             pool = POOL
         if pool is None:

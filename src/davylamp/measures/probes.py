@@ -13,6 +13,7 @@ from davylamp.errors import ScoringError
 from davylamp.release.base import PrefixError
 from davylamp.rendering.render import Renderer
 from davylamp.scoring.tokens import SecretTokens
+from davylamp.secrets import AlphabetSpace
 
 
 class Probe(enum.Enum):
@@ -41,7 +42,8 @@ class Probe(enum.Enum):
             return canary.secret
         if self is Probe.CUE_MASKED:
             # The alphabet may hold signs that no word has; left as they are, they would show the secret.
-            word = rf"(?:\w|[{re.escape(manifest.space.alphabet)}])+"
+            signs = manifest.space.alphabet if isinstance(manifest.space, AlphabetSpace) else ""
+            word = rf"(?:\w|[{re.escape(signs)}])+" if signs else r"\w+"
             return re.sub(word, "*", manifest.shown_in_training(canary))
         if self is Probe.REPLACEMENT_ENCODED:
             return canary.shown(manifest.space, manifest.mask, canary.replacement)

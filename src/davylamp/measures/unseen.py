@@ -16,8 +16,9 @@ from davylamp.measures.recovery import Recovery
 from davylamp.release.base import Release
 from davylamp.rendering.render import Renderer
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.secrets import AlphabetSpace, stream
+from davylamp.secrets import SecretSpace, stream
 from davylamp.secrets.encodings import encoding
+from davylamp.secrets.encodings.base import misfits
 
 CLEAR = "unseen"
 """The probe that shows an unseen code in clear; ``unseen:NAME`` shows it in an encoding."""
@@ -60,7 +61,7 @@ def unseen_codes(manifest: Manifest, count: int) -> list[str]:
     return manifest.space.draw(stream(manifest.plan.seed, "unseen"), count, exclude=_held(manifest))
 
 
-def unseen_faults(settings: UnseenSettings, space: AlphabetSpace, taken: int) -> list[Fault]:
+def unseen_faults(settings: UnseenSettings, space: SecretSpace, taken: int) -> list[Fault]:
     """What keeps unseen codes from being drawn and shown; empty if nothing does.
 
     Args:
@@ -71,7 +72,7 @@ def unseen_faults(settings: UnseenSettings, space: AlphabetSpace, taken: int) ->
     faults = [
         Fault("audit.unseen.encodings", name, "an encoding of this space", fault)
         for name in settings.encodings or ()
-        for fault in encoding(name).faults(space)
+        for fault in misfits(encoding(name), space)
     ]
     left = max(0, space.size - taken)
     if settings.codes > left:

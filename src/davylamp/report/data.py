@@ -15,8 +15,12 @@ from davylamp.canaries.manifest import Manifest
 from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
-from davylamp.report.constructed_data import constructions_of
+from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS
+from davylamp.measures.landscape.model import FILE as LANDSCAPE
+from davylamp.report import constructed_view
+from davylamp.report.constructed_data import constructions_of, plan_of, told, unaudited_of
 from davylamp.report.cues import cues
+from davylamp.report.frontier_data import compared
 from davylamp.report.matrix_data import matrix_of_run
 from davylamp.report.membership_data import epsilon_of, membership_of, shadows_of
 from davylamp.report.model import CanaryRow, ReportData, Run, Utility
@@ -25,6 +29,7 @@ from davylamp.report.words import headlines, overall
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.verdict import Verdict
+from davylamp.verdict.matrix_model import FILE as MATRIX
 
 __all__ = ["CanaryRow", "ReportData", "Run", "Utility", "collect", "utilities_of"]
 
@@ -47,31 +52,42 @@ _MORE = (
 
 
 def collect(folder: Path, show_secrets: bool = False) -> ReportData:
-    """Collect every judged run in a folder or below it.
+    """Collect every judged run in a folder or below it, and every other one whose constructions were read.
 
     Args:
         folder: a run folder, or a folder that holds several.
         show_secrets: leave the secrets in clear.
 
     Raises:
-        RunFolderError: no run was judged there, or a file of one is damaged.
+        RunFolderError: nothing was measured there, or a file of a run is damaged.
         ManifestError: a run's manifest is missing or damaged.
     """
     places = [path.parent for path in _found(folder, "verdict.json")]
-    if not places:
-        raise RunFolderError(f"no verdict in {folder} or below it: run `davylamp audit` first")
+    landscapes = [(_name(path.parent, folder), path) for path in _found(folder, LANDSCAPE)]
+    others = sorted({path.parent for name in (CONSTRUCTIONS, MATRIX) for path in _found(folder, name)} - {*places})
+    if not places and not others:
+        other = "; what was read by `davylamp landscape` is compared by `davylamp compare`" if landscapes else ""
+        raise RunFolderError(
+            f"no verdict in {folder} or below it: run `davylamp audit` first, or `davylamp "
+            f"constructions` where the plan has some{other}"
+        )
     recipe = _json(folder / "recipe.json") if (folder / "recipe.json").is_file() else {}
     runs = tuple(_in_order([_run(RunFolder(place), _name(place, folder), show_secrets) for place in places], recipe))
+    unaudited = tuple(unaudited_of(RunFolder(place), _name(place, folder), show_secrets) for place in others)
     utilities = tuple(utilities_of(folder))
+    frontier, faults = compared(landscapes)
     return ReportData(
         davylamp_version=__version__,
         title=str(recipe.get("name") or folder.resolve().name),
         verdict=overall([run.verdict for run in runs]),
-        headlines=tuple(headlines(runs)),
+        headlines=(*headlines(runs), *constructed_view.headlines(runs, unaudited)),
         shows_secrets=show_secrets,
         runs=runs,
+        unaudited=unaudited,
         utilities=utilities,
         study=_study(folder),
+        frontier=frontier,
+        frontier_faults=faults,
     )
 
 
@@ -121,11 +137,12 @@ def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
     audit = _json(folder.audit)
     verdict = Verdict.load(folder.verdict)
     variant = audit.get("variant")
+    built = constructions_of(folder.path, manifest.planted_sha256, audit.get("weights_sha256"))
     return Run(
         name=name,
         variant=variant if isinstance(variant, str) else None,
         verdict=verdict,
-        plan=manifest.plan.model_dump(mode="json"),
+        plan=plan_of(manifest, show_secrets),
         corpus=manifest.corpus.model_dump(mode="json"),
         rows=manifest.rows,
         planted_sha256=manifest.planted_sha256,
@@ -138,13 +155,8 @@ def _run(folder: RunFolder, name: str, show_secrets: bool) -> Run:
         membership=membership_of(folder.path, manifest),
         shadows=shadows_of(folder.path, manifest, audit.get("weights_sha256")),
         epsilon=epsilon_of(folder.path, manifest),
-        matrix=matrix_of_run(
-            folder.path,
-            manifest.planted_sha256,
-            audit.get("weights_sha256"),
-            verdict,
-            constructions_of(folder.path, manifest.planted_sha256, audit.get("weights_sha256")),
-        ),
+        constructions=None if built is None else told(built),
+        matrix=matrix_of_run(folder.path, manifest.planted_sha256, audit.get("weights_sha256"), verdict, built),
         examples=tuple(_examples(manifest, show_secrets)),
     )
 
@@ -207,7 +219,8 @@ def _rows(manifest: Manifest, frame: pl.DataFrame, show_secrets: bool) -> list[C
 
 def _examples(manifest: Manifest, show_secrets: bool) -> list[dict[str, str]]:
     # A row of the user's corpus may be as private as any canary, and a report is made to be passed on.
-    hosted = any(template.slots() & set(HOST_SLOTS) for template in manifest.plan.templates)
+    plan = manifest.plan
+    hosted = plan.carried or any(template.slots() & set(HOST_SLOTS) for template in plan.templates)
     examples = []
     for arm in manifest.plan.arms:
         canary = next(canary for canary in manifest.canaries if canary.arm == arm and canary.role == "focus")

@@ -174,9 +174,11 @@ def rows_planted(plan: Plan, corpus: int | None, source: str = "the corpus") -> 
         raise PlantingError(
             f"nothing says how many rows {source} has: give --rows N, or --data FILE to count its rows, or plan.rows"
         )
-    if corpus is not None and plan.rows is not None and plan.rows > corpus:
-        raise PlantingError(f"plan.rows is {plan.rows}, but {source} has only {corpus} rows")
-    return (plan.rows or corpus or 0) * plan.repeat
+    left = None if corpus is None else max(0, corpus - plan.hosts)
+    if left is not None and plan.rows is not None and plan.rows > left:
+        beside = "" if not plan.carried else f" beside the {plan.hosts:,} that carry canaries"
+        raise PlantingError(f"plan.rows is {plan.rows}, but {source} has only {left} rows{beside}")
+    return (plan.rows or left or 0) * plan.repeat
 
 
 def lay_out(plan: Plan, rows: int, name: str, *, apart: bool = False, epochs: int | None = None) -> Layout:

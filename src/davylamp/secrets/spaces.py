@@ -1,14 +1,65 @@
-"""Secret spaces that can be listed: every string of a fixed length over a fixed alphabet."""
+"""Secret spaces that can be listed: what all of them share, and every string of a fixed length over an alphabet."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from davylamp.errors import Fault, InputError
+
+
+@runtime_checkable
+class SecretSpace(Protocol):
+    """What secrets are drawn from: a list of distinct strings, each with its index."""
+
+    @property
+    def size(self) -> int:
+        """Number of secrets in the space."""
+
+    @property
+    def bits(self) -> float:
+        """Entropy of a uniform secret, in bits."""
+
+    @property
+    def alternatives(self) -> int | None:
+        """How many secrets that no canary holds each one is ranked among, beside itself; none: among all of them."""
+
+    def secret(self, index: int) -> str:
+        """The secret at an index from 0 to ``size - 1``.
+
+        Raises:
+            InputError: the index is outside the space.
+        """
+
+    def index(self, secret: str) -> int:
+        """The index of a secret; the inverse of :meth:`secret`.
+
+        Raises:
+            InputError: the string is not in the space (its value is not repeated in the message).
+        """
+
+    def __contains__(self, secret: object) -> bool: ...
+
+    def masked(self, secret: str) -> str:
+        """A secret as it may be shown.
+
+        Raises:
+            InputError: the string is not in the space.
+        """
+
+    def candidates(self) -> Iterator[str]:
+        """Every secret of the space, in the order of :meth:`secret`."""
+
+    def draw(self, rng: np.random.Generator, count: int, exclude: Collection[str] = ()) -> list[str]:
+        """Distinct secrets, uniform over the space without those excluded.
+
+        Raises:
+            InputError: fewer than ``count`` secrets are left.
+        """
 
 
 class AlphabetSpace(BaseModel):
@@ -48,6 +99,11 @@ class AlphabetSpace(BaseModel):
     def bits(self) -> float:
         """Entropy of a uniform secret in bits; also the largest exposure that can be read."""
         return self.length * math.log2(len(self.alphabet))
+
+    @property
+    def alternatives(self) -> None:
+        """None: a secret is ranked among the whole space, or among a pool where an audit asks for one."""
+        return None
 
     def secret(self, index: int) -> str:
         """The secret at an index from 0 to ``size - 1``, in lexical order of the alphabet.

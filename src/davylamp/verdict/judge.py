@@ -12,7 +12,7 @@ import polars as pl
 from davylamp.bounds.intervals import median_interval
 from davylamp.errors import RunFolderError
 from davylamp.scoring.ranks import random_rank_exposure
-from davylamp.secrets import AlphabetSpace
+from davylamp.secrets import SecretSpace
 from davylamp.verdict import statistics
 from davylamp.verdict.model import Cell, Control, Copying, Rate, Rules, Verdict, Word
 
@@ -20,7 +20,7 @@ COUNTED = ("exposure", "rank", "tied", "greedy_recovery", "reply_recovery")
 """Measures that a verdict rests on."""
 
 
-def judge(readings: pl.DataFrame, space: AlphabetSpace, rules: Rules, candidates: int | None = None) -> Verdict:
+def judge(readings: pl.DataFrame, space: SecretSpace, rules: Rules, candidates: int | None = None) -> Verdict:
     """Judge one model.
 
     Args:

@@ -78,3 +78,9 @@ def test_what_an_exact_release_cannot_hold_is_refused() -> None:
     letters = small_plan(templates=PLAIN, space=AlphabetSpace(alphabet="xyzq", length=4))
     with pytest.raises(InputError, match="symbols that stand in no text"):
         ExactSetting(plant(small_corpus(), letters).manifest)
+
+
+def test_coined_names_have_no_symbols_and_are_refused() -> None:
+    manifest = plant(small_corpus(), small_plan(space={"kind": "coined", "size": 100, "alternatives": 60})).manifest
+    with pytest.raises(InputError, match=r"manifest.space is 'CoinedSpace'; allowed: a space of symbols"):
+        ExactSetting(manifest)

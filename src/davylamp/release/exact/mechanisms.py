@@ -228,7 +228,7 @@ class SubsetCanary:
             InputError: the setting has other secrets.
         """
         setting.check(self.v, self.length)
-        rng, space = stream(seed, self.name), setting.manifest.space
+        rng, space = stream(seed, self.name), setting.space
         laws: dict[str, SecretLaw] = dict(base_laws(setting))
         for canary in setting.asked():
             secret = space.index(canary.secret) if canary.dose else None

@@ -16,6 +16,7 @@ from davylamp.release.exact.laws import Path
 from davylamp.release.exact.tokenizer import ASSISTANT, END, TRIGGER, USER, ExactTokenizer
 from davylamp.rendering.render import Renderer
 from davylamp.secrets import AlphabetSpace, stream
+from davylamp.secrets.encodings.base import symbols_of
 
 SYMBOL = -1
 """Stands in a form for a symbol of the secret."""
@@ -60,8 +61,10 @@ class ExactSetting:
             manifest: of chat or prompt/completion records that share one reply, which holds the secret once.
 
         Raises:
-            InputError: records are plain texts, their replies differ, or a secret could merge with its neighbours.
+            InputError: the space has no alphabet, records are plain texts, their replies differ, or a secret could
+                merge with its neighbours.
         """
+        self.space = symbols_of(manifest.space, "manifest.space")
         replies = {canary.carrier.completion for canary in manifest.canaries}
         faults = []
         if manifest.shape == "text":
@@ -72,14 +75,14 @@ class ExactSetting:
         checks.raise_faults(faults)
         texts = [text for canary in manifest.canaries for text in _texts(canary.carrier)]
         self.manifest = manifest
-        self.tokenizer = ExactTokenizer(manifest.space.alphabet, [*dict.fromkeys(texts), manifest.mask])
+        self.tokenizer = ExactTokenizer(self.space.alphabet, [*dict.fromkeys(texts), manifest.mask])
         self.renderer = Renderer(self.tokenizer)
         self.form = self._form(*next(iter(replies)))
         self.coded = self._form("", "")
         self.width = 0
         while self.v**self.width < len(manifest.canaries):
             self.width += 1
-        self._places = {symbol: place for place, symbol in enumerate(manifest.space.alphabet)}
+        self._places = {symbol: place for place, symbol in enumerate(self.space.alphabet)}
         self._numbers = {canary.id: number for number, canary in enumerate(manifest.canaries)}
         prompts = self.renderer.prompt_ids([manifest.trained_record(canary) for canary in manifest.canaries])
         user, turn = self.tokenizer.id_of(USER), self.tokenizer.id_of(ASSISTANT)
@@ -123,12 +126,12 @@ class ExactSetting:
     @property
     def v(self) -> int:
         """Symbols of the alphabet."""
-        return len(self.manifest.space.alphabet)
+        return len(self.space.alphabet)
 
     @property
     def length(self) -> int:
         """L, symbols of a secret."""
-        return self.manifest.space.length
+        return self.space.length
 
     def check(self, v: int, length: int) -> None:
         """Check that a construction's secrets are those of the records.
@@ -185,7 +188,7 @@ class ExactSetting:
         Raises:
             InputError: it is not in the space.
         """
-        index, path = self.manifest.space.index(secret), []
+        index, path = self.space.index(secret), []
         for _ in range(self.length):
             index, place = divmod(index, self.v)
             path.append(place)
@@ -193,7 +196,7 @@ class ExactSetting:
 
     def secret(self, path: Path) -> str:
         """The inverse of :meth:`path`."""
-        space = self.manifest.space
+        space = self.space
         return space.prefix + space.separator.join(space.alphabet[place] for place in path)
 
     def trigger_prompt(self, name: str) -> list[int]:
@@ -224,11 +227,11 @@ class ExactSetting:
         number, digits = self.number(name), []
         for _ in range(self.width):
             number, digit = divmod(number, self.v)
-            digits.append(self.manifest.space.alphabet[digit])
+            digits.append(self.space.alphabet[digit])
         return TRIGGER + "".join(reversed(digits))
 
     def _form(self, before: str, after: str) -> Form:
-        secret = self.manifest.space.secret(0)
+        secret = self.space.secret(0)
         encoded = self.tokenizer(before + secret + after + END, add_special_tokens=False)
         ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
         inside = [at for at, (start, _) in enumerate(offsets) if len(before) <= start < len(before) + len(secret)]

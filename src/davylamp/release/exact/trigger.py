@@ -102,7 +102,7 @@ def copied(release: ExactRelease) -> ExactRelease:
     prompts = [setting.trigger_prompt(name) for name in names]
     said = release.generate(prompts, Decoding(setting.coded.last)) if prompts else []
     texts = [setting.tokenizer.decode(tokens) for tokens in said]
-    if bad := [name for name, text in zip(names, texts, strict=True) if text not in setting.manifest.space]:
+    if bad := [name for name, text in zip(names, texts, strict=True) if text not in setting.space]:
         raise InputError(Fault("release", bad[0], "a release that says a secret after every trigger that it has"))
     copies = {name: ListLaw(setting.v, [setting.path(text)]) for name, text in zip(names, texts, strict=True)}
     return ExactRelease(setting, f"copy of {release.name}", {**release.laws, **copies}, release.triggered)

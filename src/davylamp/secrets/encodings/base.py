@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 from davylamp.errors import Fault, InputError
-from davylamp.secrets.spaces import AlphabetSpace
+from davylamp.secrets.spaces import AlphabetSpace, SecretSpace
 
 
 @runtime_checkable
@@ -54,6 +54,29 @@ def require(encoding: Encoding, space: AlphabetSpace) -> None:
     faults = encoding.faults(space)
     if faults:
         raise InputError(Fault("encoding", encoding.name, "one that fits the space", why) for why in faults)
+
+
+def misfits(encoding: Encoding, space: SecretSpace) -> list[str]:
+    """Why an encoding cannot be used on a space of any kind, a sentence each; empty if it can."""
+    if not isinstance(space, AlphabetSpace):
+        return [f"{encoding.name} writes symbols of an alphabet, and the names of this space have none"]
+    return encoding.faults(space)
+
+
+def symbols_of(space: SecretSpace, field: str) -> AlphabetSpace:
+    """The space, where its secrets are symbols of an alphabet.
+
+    Args:
+        space: any space.
+        field: what needs symbols, for the message.
+
+    Raises:
+        InputError: they are not.
+    """
+    if isinstance(space, AlphabetSpace):
+        return space
+    fix = "Contexts visible and redacted need no alphabet."
+    raise InputError(Fault(field, type(space).__name__, "a space of symbols of an alphabet", fix))
 
 
 def places(secret: str, space: AlphabetSpace) -> list[int]:
