@@ -81,6 +81,10 @@ class PreflightError(DavylampError, ValueError):
     """A planted secret would receive no loss; training was not started."""
 
 
+class ProtectionError(DavylampError, RuntimeError):
+    """Rows could not be protected; nothing was written."""
+
+
 class TrainingError(DavylampError, RuntimeError):
     """Training went wrong (a loss that is not finite, parameters that did not move)."""
 

@@ -17,6 +17,7 @@ from davylamp.cli.matrix import matrix
 from davylamp.cli.output import plain
 from davylamp.cli.plan import plan
 from davylamp.cli.plant import plant
+from davylamp.cli.protect import protect
 from davylamp.cli.report import report
 from davylamp.cli.run import run
 from davylamp.cli.shadows import shadows
@@ -56,6 +57,7 @@ def _root(
 
 app.add_typer(plan, name="plan")
 app.command()(plant)
+app.command()(protect)
 app.command()(train)
 app.command()(shadows)
 app.command()(unlearn)

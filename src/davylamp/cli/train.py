@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from davylamp.cli.goldfish import trained_with
 from davylamp.cli.output import ChatTemplateOption, JsonFlag, QuietFlag, ThreadsOption, emit, emit_json
 
 
@@ -25,7 +26,7 @@ def train(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Fine-tune a model on the planted rows, in their order.
+    """Fine-tune a model on the planted rows, or on the protected ones if there are any, in their order.
 
     Before the first step a preflight shows that every planted secret receives loss. Writes RUN/model/ and
     RUN/training.json. Your own trainer may take this step's place: train it on RUN/planted.jsonl.
@@ -33,6 +34,8 @@ def train(
     Settings: method (full, lora), lora.r, lora.alpha, epochs, batch_size, gradient_accumulation, learning_rate,
     schedule (constant, cosine), warmup_steps, weight_decay, max_grad_norm, max_length, loss (reply, all),
     packing, style (auto, chat, plain), precision (auto, float32, bfloat16), gradient_checkpointing.
+
+    With a Goldfish loss (docs/protect.md): goldfish.k, goldfish.h; `davylamp goldfish RUN` shows what it drops.
 
     With differential privacy for adding or removing one row (docs/dp.md): dp.epsilon or dp.noise_multiplier, dp.delta,
     dp.max_grad_norm, dp.accountant (pld, rdp), dp.physical_batch, dp.seeded.
@@ -57,14 +60,27 @@ def train(
     checked = made["preflight"]
     emit(
         [
+            *_protected(made.get("protection")),
             f"preflight: all {checked['occurrences']} occurrences of {checked['canaries']} canaries receive loss"
             + _constructed(checked),
             f"trained {made['trainable']:,} of {made['parameters']:,} parameters for {made['steps']} steps in "
             f"{made['seconds']:.0f} s; {_course(losses)}",
+            *trained_with(made),
             *_private(made["dp"]),
             f"model: {folder.model}",
         ]
     )
+
+
+def _protected(note: dict[str, Any] | None) -> list[str]:
+    """What was trained on in place of the planted rows, and what of the canaries is left in it."""
+    if note is None:
+        return []
+    return [
+        f"trained on protected rows ({note['title']}): {note['surviving']} of {note['copies']} copies of canaries "
+        f"still hold their secret word for word; {note['control_rows']} rows of the positive control were left as they "
+        "were"
+    ]
 
 
 def _constructed(checked: dict[str, Any]) -> str:

@@ -7,7 +7,16 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from davylamp.canaries.drafts import drafts
 from davylamp.canaries.plan import ARM_NAME, Plan
@@ -19,6 +28,8 @@ from davylamp.measures.membership import MembershipSettings
 from davylamp.measures.probes import Probe
 from davylamp.measures.unseen import UnseenSettings, unseen_faults
 from davylamp.measures.utility import Match
+from davylamp.protect.corpus.base import InterventionSpec
+from davylamp.protect.corpus.registry import spec_of
 from davylamp.runs.config import apply_overrides, load_yaml, set_keys, validate
 from davylamp.training.dp.positions import schedule_faults
 from davylamp.training.shadows import ShadowSpec
@@ -27,7 +38,7 @@ from davylamp.verdict.epsilon import EpsilonSettings
 from davylamp.verdict.extraction import ClaimSpec
 from davylamp.verdict.model import Rules
 
-VARIED = ("plan", "training")
+VARIED = ("plan", "training", "protect")
 """What variants may differ in: the questions asked of every model are the same."""
 BUILT_IN = ("demo", "banking77", "tatqa")
 """Recipes inside the package, by the name that ``davylamp run`` takes."""
@@ -119,11 +130,23 @@ class UtilitySpec(_Strict):
     match: Match = "whole"
 
 
+def _intervention(value: Any) -> Any:
+    """Settings of an intervention as a recipe holds them; a name alone takes the defaults."""
+    if isinstance(value, str):
+        value = {"name": value}
+    return spec_of(value) if isinstance(value, dict) else value
+
+
+Interventions = tuple[Annotated[SerializeAsAny[InterventionSpec], BeforeValidator(_intervention)], ...]
+"""What is done to the planted rows before training, in this order."""
+
+
 class _Varied(_Strict):
     """What a variant may change."""
 
     plan: Plan
     training: TrainingSpec
+    protect: Interventions = ()
 
 
 class Recipe(_Strict):
@@ -140,7 +163,10 @@ class Recipe(_Strict):
         seeds: one run each.
         arms: ``apart`` trains a model for each arm, at the same budget; ``together`` one for all.
         clean: also train without canaries, to see what they cost.
-        variants: runs that differ in some keys of ``plan`` and ``training``, by name: dotted keys and their values.
+        protect: what is done to the planted rows before training, in this order; that a server is named here allows
+            rows to be sent to it.
+        variants: runs that differ in some keys of ``plan``, ``training`` and ``protect``, by name: dotted keys and
+            their values.
             Each arm and seed is run once for each variant.
     """
 
@@ -154,7 +180,16 @@ class Recipe(_Strict):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
     arms: Literal["apart", "together"] = "apart"
     clean: bool = False
+    protect: Interventions = ()
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_asked_for(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Folders of recipes that protect nothing, made before any could, are still those of the same recipe."""
+        data: dict[str, Any] = write(self)
+        if not self.protect:
+            data.pop("protect", None)
+        return data
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
@@ -192,7 +227,7 @@ class Recipe(_Strict):
             if not ARM_NAME.fullmatch(name):
                 yield f"variants: {name!r} names folders: letters, digits, '_' and '-' only"
             if strange := [key for key in changes if key.split(".")[0] not in VARIED]:
-                yield f"variants.{name}: {strange} must begin with {' or '.join(each + '.' for each in VARIED)}"
+                yield f"variants.{name}: {strange} must begin with plan. or training., or be protect"
                 continue
             try:
                 plan, training = self._varied(changes)
@@ -212,7 +247,8 @@ class Recipe(_Strict):
         Raises:
             RecipeError: they are at fault; all faults are named.
         """
-        data = set_keys({key: getattr(self, key).model_dump(mode="json") for key in VARIED}, changes)
+        own = self.model_dump(mode="json", exclude={"variants"})
+        data = set_keys({key: own[key] for key in VARIED if key in own}, changes)
         made = validate(_Varied, data)
         return made.plan, made.training
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -20,6 +21,7 @@ from davylamp.canaries.drafts import places
 from davylamp.canaries.plant import background
 from davylamp.errors import PlantingError, RunFolderError, TrainingError
 from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
+from davylamp.protect.corpus.result import PROTECTED, PROTECTION
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
 from davylamp.runs import files
@@ -27,6 +29,7 @@ from davylamp.runs.folder import RunFolder, digest, locked
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.runs.workers import end_with_parent
 from davylamp.studies import auditing, constructing, steps
+from davylamp.studies.protecting import ProtectRequest, protect_step
 from davylamp.studies.recipe import Recipe
 from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.utility import utility_step
@@ -231,6 +234,11 @@ class _Work:
         with self._step("plant", key, folder.planted, folder.manifest) as todo:
             if todo:
                 steps.plant_step(folder, self._corpus, task.plan, self._maker(), replace=True)
+        if recipe.protect:
+            key |= {"protect": [_dump(each) for each in recipe.protect]}
+            with self._step("protect", key, folder.path / PROTECTED, folder.path / PROTECTION) as todo:
+                if todo:
+                    protect_step(folder, self._protecting(), self._reporter)
         key |= self._training_key()
         with self._step("train", key, folder.model, folder.training) as todo:
             if todo:
@@ -255,6 +263,16 @@ class _Work:
                 auditing.audit_step(folder, request, self._reporter)
         if task.plan.constructions:
             self._constructions(key)
+
+    def _protecting(self) -> ProtectRequest:
+        """The recipe's interventions; what is sent where is said, and allowed, since the recipe names the server."""
+
+        def agreed(statement: str) -> bool:
+            # Whether or not anyone sits at a terminal: it must be in the log before anything leaves the machine.
+            print(f"{self._folder.path.name}: {statement}", file=sys.stderr, flush=True)
+            return True
+
+        return ProtectRequest(self._recipe.protect, agreed=agreed, threads=self._task.threads)
 
     def _maker(self) -> Maker | None:
         """The base model, where the plan has constructions, which are drawn from it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from davylamp.canaries.constructions import Maker
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
 from davylamp.errors import Fault, InputError, ManifestError, PlantingError, RunFolderError
+from davylamp.protect.corpus.base import texts
+from davylamp.protect.corpus.result import protected_rows
 from davylamp.rendering.render import Renderer
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, replaced_folder
@@ -82,7 +84,8 @@ def train_step(
 ) -> dict[str, Any]:
     """Fine-tune on ``planted.jsonl``; writes ``model/`` and ``training.json``.
 
-    The manifest is read for the preflight only: the rows alone are trained on.
+    The manifest is read for the preflight only: the rows alone are trained on. Where the rows were protected, those of
+    ``protected.jsonl`` are, and what survives of the canaries is reported and not refused.
 
     Returns:
         What ``training.json`` holds.
@@ -91,6 +94,7 @@ def train_step(
         ManifestError: the planted file is not the one of the manifest.
         ModelError: the model cannot be used.
         PreflightError: a planted secret would receive no loss.
+        RunFolderError: the protected rows are of another planted file, or were changed.
         TrainingError: the loss is not finite.
         PrivacyError: a private training was not what was accounted for.
         InputError: the training would not keep the canaries where the plan's schedules put them, or a privacy target
@@ -102,8 +106,28 @@ def train_step(
     faults = manifest.plan.training_faults(spec.epochs, spec.packing, spec.rows_per_update)
     if faults := [*faults, *schedule_faults(manifest.plan, spec)]:
         raise InputError([Fault("training", "(as a whole)", "what fits the plan", fault) for fault in faults])
-    records = read_corpus(folder.planted).records
-    return _train(folder, records, manifest, model, spec, seed, chat_template, threads, reporter)
+    found = protected_rows(folder, manifest)
+    if found is None:
+        rows = _Rows(read_corpus(folder.planted).records, manifest)
+    else:
+        protection, records = found
+        note = {**protection.note(), **surviving(manifest, records)}
+        rows = _Rows(records, _control(manifest), {"protection": note})
+    return _train(folder, rows, model, spec, seed, chat_template, threads, reporter)
+
+
+def surviving(manifest: Manifest, records: Sequence[Record]) -> dict[str, int]:
+    """How many copies of the canaries, the control left out, still hold their secret in rows that were protected."""
+    own = [canary for canary in manifest.planted() if canary.role != "positive"]
+    rows = [(canary.secret, records[position]) for canary in own for position in canary.positions]
+    held = sum(any(secret in text for text in texts(record)) for secret, record in rows)
+    return {"copies": len(rows), "surviving": held}
+
+
+def _control(manifest: Manifest) -> Manifest:
+    """The manifest as a preflight of protected rows takes it: the control alone must be as it was planted."""
+    kept = tuple(canary for canary in manifest.canaries if canary.role == "positive")
+    return manifest.model_copy(update={"canaries": kept})
 
 
 def train_clean_step(
@@ -116,7 +140,7 @@ def train_clean_step(
     reporter: Reporter = QUIET,
 ) -> None:
     """Fine-tune on rows without canaries, for comparison; writes ``model/`` and ``training.json``."""
-    _train(folder, records, None, model, spec, seed, None, threads, reporter)
+    _train(folder, _Rows(records, None), model, spec, seed, None, threads, reporter)
 
 
 def read_training(folder: RunFolder) -> Mapping[str, Any]:
@@ -165,10 +189,18 @@ def check_own_model(folder: RunFolder, training: Mapping[str, Any], manifest: Ma
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What is trained on: the rows, what must receive loss in them, and what training.json says of them."""
+
+    records: Sequence[Record]
+    manifest: Manifest | None
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+
 def _train(
     folder: RunFolder,
-    records: Sequence[Record],
-    manifest: Manifest | None,
+    rows: _Rows,
     model: str,
     spec: TrainingSpec,
     seed: int,
@@ -184,6 +216,7 @@ def _train(
     from davylamp.training.preflight import preflight
     from davylamp.training.threads import use_threads
 
+    records, manifest = rows.records, rows.manifest
     source = resolve(model)
     if source.kind == "adapter":
         raise RunFolderError(f"{model} is an unmerged adapter: merge it into its base before fine-tuning it again")
@@ -213,6 +246,7 @@ def _train(
         "planted_sha256": None if manifest is None else manifest.planted_sha256,
         "trained_sha256": resolve(str(folder.model), base=model if spec.method == "lora" else None).weights_sha256(),
         "preflight": None if checked is None else asdict(checked),
+        **rows.note,
         **asdict(report),
         "peak_memory_bytes": peak_memory(),
         "versions": versions(),

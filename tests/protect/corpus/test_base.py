@@ -53,9 +53,14 @@ def test_a_kept_span_changes_nothing_and_overlaps_are_refused():
         apply_spans(record, [Span(0, 10, 99, "x", "A")])
 
 
-def test_a_function_is_an_intervention(monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
+@pytest.fixture(autouse=True)
+def _as_it_was():
+    yield
+    for name in ("shout", "ok", "f", "2x"):
+        registry.forget(name)
 
+
+def test_a_function_is_an_intervention():
     @registry.intervention("shout")
     def shout(text, rng):
         return text.upper() + str(rng.integers(1000))
@@ -76,8 +81,7 @@ def test_a_function_is_an_intervention(monkeypatch):
 NOTHING = registry.Kind(InterventionSpec, lambda *_: None)
 
 
-def test_bad_names_and_settings_are_refused(monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
+def test_bad_names_and_settings_are_refused():
     with pytest.raises(InputError, match="no digit first"):
         registry.register("2x", NOTHING)
     with pytest.raises(InputError, match="taken"):

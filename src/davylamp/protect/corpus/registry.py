@@ -95,6 +95,11 @@ def register(name: str, kind: Kind) -> None:
     _registered[name] = kind
 
 
+def forget(name: str) -> None:
+    """Take back what was registered in this process under a name, if anything was."""
+    _registered.pop(name, None)
+
+
 def known() -> list[str]:
     """Names of all interventions."""
     return sorted({*_BUILT_IN, *_registered, *_installed()})

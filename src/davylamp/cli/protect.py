@@ -1,0 +1,182 @@
+"""``davylamp protect``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table
+
+if TYPE_CHECKING:
+    from davylamp.protect.corpus.base import InterventionSpec
+    from davylamp.protect.corpus.leaks import Survival
+    from davylamp.protect.corpus.result import Protection, StepResult
+
+
+def protect(  # noqa: PLR0913 - one parameter an option
+    run: Annotated[Path, typer.Argument(help="Run folder that `davylamp plant` wrote.", show_default=False)],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(help="Settings as key=value; with several interventions NAME.key=value or 1.key=value."),
+    ] = None,
+    *,
+    interventions: Annotated[
+        list[str] | None, typer.Option("--with", help="An intervention (repeatable; applied in this order).")
+    ] = None,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="YAML file with a list `protect:`, as in a recipe.")
+    ] = None,
+    position: Annotated[
+        int | None, typer.Option("--show", min=0, help="Only show this row before and after, from 0.")
+    ] = None,
+    reveal: Annotated[bool, typer.Option("--reveal", help="With --show: also show the secret of a canary.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many requests and tokens would go where; send and write nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Send rows to the server named without asking.")] = False,
+    threads: ThreadsOption = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Protect the planted rows before training: scrub them, replace what is rare, or have them written anew.
+
+    Writes RUN/protected.jsonl (what `davylamp train` then trains on), RUN/protection.json, and for you alone
+    RUN/protection_rows.jsonl. Then looks for every planted secret, and its carrier's name and numbers, in the rows that
+    stand for it. A killed command goes on where it was.
+
+    Interventions: scrub, surrogate, rewrite, privacy_rewrite, summary, privacy_summary, and those of installed
+    packages. Settings of all: seed, once (one text for all copies), on_failure (stop, surrogate, drop). See
+    docs/protect.md for those of each.
+    """
+    from davylamp.runs.folder import RunFolder, locked
+    from davylamp.runs.progress import Reporter
+    from davylamp.studies import protecting
+
+    folder = RunFolder(run)
+    if position is not None:
+        _show(protecting.show(folder, position, reveal=reveal), as_json)
+        return
+    request = protecting.ProtectRequest(
+        _specs(interventions or [], settings or [], spec), agreed=_asker(yes, as_json), threads=threads
+    )
+    with locked(run, make=False):
+        if dry_run:
+            _forecast(protecting.forecast_step(folder, request), as_json)
+            return
+        made = protecting.protect_step(folder, request, Reporter(quiet or as_json))
+    if as_json:
+        emit_json({"protected": str(run / "protected.jsonl"), **made.model_dump(mode="json")})
+        return
+    _emit(made, run)
+
+
+def _specs(names: Sequence[str], settings: Sequence[str], path: Path | None) -> tuple[InterventionSpec, ...]:
+    """Checked interventions, from a file or from names, with the settings given beside."""
+    from davylamp.errors import Fault, InputError
+    from davylamp.protect.corpus.registry import known, spec_of
+    from davylamp.runs.config import apply_overrides, load_yaml
+
+    if (path is None) == (not names):
+        raise InputError(Fault("--with", list(names), f"one of {', '.join(known())}, or --spec FILE, and not both"))
+    listed: Any = [{"name": name} for name in names] if path is None else load_yaml(path).get("protect")
+    if not isinstance(listed, list) or not listed:
+        raise InputError(Fault("protect", listed, "a list of interventions, each with a name"))
+    data = [{"name": each} if isinstance(each, str) else each for each in listed]
+    for setting in settings:
+        first, dot, rest = setting.partition(".")
+        numbers = [at for at, each in enumerate(data) if dot and first in (str(at + 1), each.get("name"))]
+        if not numbers and len(data) > 1:
+            named = ", ".join(f"{each.get('name')}. or {at + 1}." for at, each in enumerate(data))
+            raise InputError(Fault("setting", setting, f"one that begins with {named}"))
+        for at in numbers or [0]:
+            data[at] = apply_overrides(data[at], [rest if numbers else setting])
+    return tuple(spec_of(each, f"protect[{at}]" if len(data) > 1 else "protect") for at, each in enumerate(data))
+
+
+def _asker(yes: bool, as_json: bool) -> Callable[[str], bool]:
+    def agreed(statement: str) -> bool:
+        typer.echo(statement, err=True)
+        if yes:
+            return True
+        asks = not as_json and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+        return asks and typer.confirm("send them?", err=True)
+
+    return agreed
+
+
+def _forecast(told: Sequence[Any], as_json: bool) -> None:
+    if as_json:
+        emit_json({"dry_run": [each.model_dump(mode="json") for each in told]})
+        return
+    emit([each.statement for each in told] or ["nothing would be sent: these interventions run on this machine"])
+
+
+def _emit(made: Protection, run: Path) -> None:
+    from rich.table import Table
+
+    emit([line for step in made.steps for line in _step(step)])
+    table = Table(title="what survives, by dose", title_justify="left")
+    for heading in ("dose", "canaries", "secret: exact", "or nearly", "name", "number", "canaries that leak"):
+        table.add_column(heading, justify="right")
+    lines = []
+    for each in made.leaks.doses:
+        name, number = _share(each.name, each.named), _share(each.number, each.numbered)
+        cells = [
+            f"{each.secret.exact} of {each.copies}",
+            f"{each.secret.near} of {each.copies}",
+            name,
+            number,
+            f"{each.leaking} of {each.canaries}",
+        ]
+        table.add_row(str(each.dose), str(each.canaries), *cells)
+        lines.append(
+            f"dose {each.dose}: the secret survives in {cells[0]} copies exactly, in {cells[1]} exactly or nearly; the "
+            f"name in {name}, a number in {number}; {cells[4]} canaries leak"
+        )
+    emit_table(table, lines)
+    chance = made.leaks.chance
+    emit(
+        [
+            f"by accident: a secret that was planted nowhere was found {chance.near} times in {made.leaks.tried:,} "
+            f"looks ({chance.exact} exactly)",
+            f"{made.changed} of {made.rows} rows changed; {made.control_rows} rows of the positive control were left "
+            "as they were"
+            + (f"; {made.dropped} rows were dropped, others stand in their place" if made.dropped else ""),
+            f"rows: {run / 'protected.jsonl'}; now `davylamp train {run}`, which trains on them",
+        ]
+    )
+
+
+def _step(step: StepResult) -> list[str]:
+    counts = dict(step.counts)
+    unchanged = counts.pop("unchanged rows", 0)
+    told = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "nothing to do"
+    lines = [
+        f"{step.name}: {step.rows} different rows in {step.seconds:.1f} s ({told})"
+        + (f"; {step.resumed} were done before" if step.resumed else "")
+        + (f"; {unchanged} rows came back as they were" if unchanged else "")
+    ]
+    failed = sum(count for name, count in counts.items() if name != "ok")
+    if failed:
+        reasons = "; ".join(f"{count} {reason}" for reason, count in step.reasons.items())
+        lines.append(f"{step.name}: {failed} failed ({reasons}); taken in their place: {step.on_failure}")
+    if step.usage:
+        lines.append(f"{step.name}: " + ", ".join(f"{count:,} {name}" for name, count in step.usage.items()))
+    return lines
+
+
+def _share(survival: Survival, of: int) -> str:
+    return f"{survival.near} of {of}" if of else "none there"
+
+
+def _show(shown: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit_json(shown)
+        return
+    whose = f" (canary {shown['canary']})" if shown["canary"] else ""
+    note = f"; {shown['note']}" if shown["note"] else ""
+    emit([f"row {shown['position']}{whose}{note}: [-taken out-] {{+put in+}}", *shown["marked"]])

@@ -1,0 +1,228 @@
+"""Interventions carried out over a file of rows, one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from davylamp.corpora.records import Record
+from davylamp.corpora.rows import RowError, check_record
+from davylamp.errors import ProtectionError
+from davylamp.protect.corpus.base import Intervention, InterventionSpec, Protected, Row, Setting, Span
+from davylamp.protect.corpus.journal import Journal, different, digest_rows, key_of, rows_of
+from davylamp.protect.corpus.registry import kind_of
+from davylamp.protect.corpus.result import StepResult
+from davylamp.protect.corpus.surrogate import Surrogate
+from davylamp.runs.folder import digest
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.secrets.streams import stream
+
+FAILURES_NAMED = 3
+
+Factory = Callable[[Sequence[Row]], Setting]
+"""Gives an intervention what it is built with, from the rows that it finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A protected file.
+
+    Attributes:
+        records: as many rows as there were, in their order.
+        steps: what each intervention did.
+        spans: for each intervention the spans of each row, by position.
+        notes: positions whose row failed in an intervention, and what was done.
+        dropped: positions in whose place another row stands.
+    """
+
+    records: tuple[Record, ...]
+    steps: tuple[StepResult, ...]
+    spans: tuple[Mapping[int, tuple[Span, ...]], ...]
+    notes: Mapping[int, str]
+    dropped: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is protected, and how.
+
+    Attributes:
+        records: the planted rows.
+        specs: the interventions, in their order.
+        kept: positions that are left as they are, though their words count as the file's.
+        fillers: positions of which a row may take a dropped one's place.
+        setting: see :data:`Factory`.
+        store: folder of what was done before a kill.
+        seed: of the draws of fillers.
+    """
+
+    records: Sequence[Record]
+    specs: Sequence[InterventionSpec]
+    kept: frozenset[int]
+    fillers: frozenset[int]
+    setting: Factory
+    store: Path
+    seed: int
+
+
+def apply_all(work: Work, reporter: Reporter) -> Applied:
+    """Carry out interventions in their order, each over what the one before it left.
+
+    Raises:
+        ProtectionError: rows failed, and the settings say to stop; or all that could take their place did.
+        InputError: an intervention cannot be built for this file.
+        StorageError: what was done cannot be written down.
+    """
+    current = list(work.records)
+    draws = {once: rows_of(work.records, once) for once in (False, True)}
+    steps, spans = [], []
+    notes: dict[int, str] = {}
+    dropped: set[int] = set()
+    for spec in work.specs:
+        rows = [replace(row, record=current[row.position]) for row in draws[spec.once]]
+        todo = [row for row in rows if row.position not in work.kept and row.position not in dropped]
+        made, step = _apply(work, spec, rows, todo, reporter)
+        own: dict[int, tuple[Span, ...]] = {}
+        for each in made:
+            if each.note != "ok":
+                notes[each.position] = f"{spec.name}: {each.note}, {spec.on_failure}"
+                dropped.add(each.position)
+                continue
+            if each.reason:
+                notes[each.position] = f"{spec.name}: {each.reason}"
+            own[each.position] = each.spans
+            current[each.position] = each.record
+        steps.append(step)
+        spans.append(own)
+    _fill(current, dropped, work)
+    return Applied(tuple(current), tuple(steps), tuple(spans), notes, frozenset(dropped))
+
+
+def _apply(
+    work: Work, spec: InterventionSpec, rows: Sequence[Row], todo: Sequence[Row], reporter: Reporter
+) -> tuple[list[Protected], StepResult]:
+    begun = time.perf_counter()
+    setting = work.setting(rows)
+    intervention = kind_of(spec.name).build(spec, setting)
+    settings = spec.model_dump(mode="json")
+    what = {key: value for key, value in settings.items() if key != "on_failure"}
+    key = digest({"what": what, "version": intervention.version, "seed": setting.seed, "rows": digest_rows(rows)})
+    once_each = list(different(todo))
+    with Journal(work.store / f"{spec.name}-{key[:16]}.jsonl") as journal:
+        missing = [row for row in once_each if journal.find(row) is None]
+        failed = _carry_out(intervention, missing, journal, reporter)
+        made = [journal.find(row) or replace(failed[key_of(row)], position=row.position) for row in todo]
+    counts = Counter("ok" for _ in range(len(once_each) - len(failed))) + Counter(each.note for each in failed.values())
+    unchanged = sum(each.note == "ok" and each.record == row.record for each, row in zip(made, todo, strict=True))
+    if failed and spec.on_failure == "stop":
+        raise ProtectionError(_stopped(spec.name, failed, len(once_each)))
+    if failed and spec.on_failure == "surrogate":
+        made = _with_surrogates(made, todo, rows, setting.seed)
+    return made, StepResult(
+        name=spec.name,
+        version=intervention.version,
+        settings=settings,
+        rows=len(once_each),
+        counts={**counts, "unchanged rows": unchanged},
+        on_failure=spec.on_failure,
+        reasons=dict(Counter(each.reason for each in failed.values()).most_common()),
+        seconds=time.perf_counter() - begun,
+        resumed=len(once_each) - len(missing),
+        usage=dict(getattr(intervention, "usage", {})),
+    )
+
+
+def _carry_out(
+    intervention: Intervention, missing: Sequence[Row], journal: Journal, reporter: Reporter
+) -> dict[str, Protected]:
+    """Transform what is missing; returns the rows that failed, by their key."""
+    by_position = {row.position: row for row in missing}
+    failed: dict[str, Protected] = {}
+    for each in intervention.apply(missing, reporter) if missing else ():
+        row = by_position.pop(each.position)
+        made = _readable(each)
+        if made.note == "ok":
+            journal.keep(row, made)
+        else:
+            failed[key_of(row)] = made
+    if by_position:
+        raise ProtectionError(
+            f"{intervention.name} left out {len(by_position)} of {len(missing)} rows that it was given"
+        )
+    return failed
+
+
+def _readable(made: Protected) -> Protected:
+    """A row that no trainer could read has failed, whatever its intervention says."""
+    if made.note != "ok":
+        return made
+    try:
+        check_record(made.record)
+    except RowError:
+        return replace(made, note="failed", reason="what came back is empty or no text", spans=())
+    return made
+
+
+def _stopped(name: str, failed: Mapping[str, Protected], rows: int) -> str:
+    reasons = Counter(f"{each.note}: {each.reason}" if each.reason else each.note for each in failed.values())
+    told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(FAILURES_NAMED))
+    return (
+        f"{name} failed for {len(failed)} of {rows} rows ({told}); nothing was written. What was done is kept. Say "
+        "what becomes of these rows: on_failure=surrogate takes the surrogate rewriter for them, on_failure=drop "
+        "another row's text"
+    )
+
+
+def _with_surrogates(made: Sequence[Protected], todo: Sequence[Row], rows: Sequence[Row], seed: int) -> list[Protected]:
+    surrogate = Surrogate(rows, seed=seed)
+    result = []
+    for each, row in zip(made, todo, strict=True):
+        if each.note == "ok":
+            result.append(each)
+        else:
+            result.append(replace(surrogate.one(row), reason=f"{each.note}, surrogate in its place"))
+    return result
+
+
+def _fill(current: list[Record], dropped: set[int], work: Work) -> None:
+    """Put background rows that went well in the places of dropped ones, so that the steps of training stay."""
+    pool = sorted(work.fillers - dropped - work.kept)
+    if dropped and not pool:
+        raise ProtectionError(f"all {len(dropped)} rows that could have taken the place of a dropped one failed")
+    rng = stream(work.seed, "rows in the place of dropped ones")
+    for position in sorted(dropped):
+        current[position] = current[pool[int(rng.integers(len(pool)))]]
+
+
+def forecasts(work: Work) -> list[Any]:
+    """What each intervention that sends rows away would send; those before it are carried out, and nothing is kept.
+
+    Returns:
+        What the ``forecast`` of each such intervention gives, in their order. What comes after a row was written anew
+        is told from the row as it was.
+    """
+    current = list(work.records)
+    draws = {once: rows_of(work.records, once) for once in (False, True)}
+    told = []
+    for spec in work.specs:
+        rows = [replace(row, record=current[row.position]) for row in draws[spec.once]]
+        todo = [row for row in rows if row.position not in work.kept]
+        intervention = kind_of(spec.name).build(spec, work.setting(rows))
+        forecast = getattr(intervention, "forecast", None)
+        if forecast is not None:
+            told.append(forecast(list(different(todo))))
+            continue
+        made = {key_of(todo_row): each for todo_row, each in _paired(intervention, list(different(todo)))}
+        for row in todo:
+            if made[key_of(row)].note == "ok":
+                current[row.position] = made[key_of(row)].record
+    return told
+
+
+def _paired(intervention: Intervention, rows: Sequence[Row]) -> list[tuple[Row, Protected]]:
+    by_position = {row.position: row for row in rows}
+    return [(by_position[each.position], each) for each in intervention.apply(rows, QUIET)]
