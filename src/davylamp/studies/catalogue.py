@@ -109,6 +109,15 @@ STANDALONE: dict[str, Standalone] = {
             "Does training under a claim of privacy stay below what the claim allows, and could a test have shown it?",
             "davylamp.studies.dp_calibration.command",
         ),
+        Standalone(
+            "representability",
+            "Trigger and camouflage in a small transformer",
+            "2608.27782, Sec. 8.1",
+            "Does a network learn what the exact constructions are: a secret that only its trigger says, and one that "
+            "nobody can tell from its decoys?",
+            "davylamp.studies.representability.command",
+            frozenset({"--threads"}),
+        ),
     )
 }
 """The studies, by name."""
