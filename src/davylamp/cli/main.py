@@ -11,6 +11,7 @@ from rich.console import Console
 from davylamp import __version__
 from davylamp.cli.audit import audit
 from davylamp.cli.bounds import bounds
+from davylamp.cli.compare import compare
 from davylamp.cli.constructions import constructions
 from davylamp.cli.kappa import kappa
 from davylamp.cli.matrix import matrix
@@ -64,6 +65,7 @@ app.command()(unlearn)
 app.command()(audit)
 app.command()(constructions)
 app.command()(matrix)
+app.command()(compare)
 app.command()(report)
 app.command()(run)
 app.add_typer(studies, name="studies")

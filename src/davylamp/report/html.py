@@ -15,6 +15,7 @@ from markupsafe import Markup
 from davylamp.report import (
     cue_tables,
     figures,
+    frontier_view,
     matrix_view,
     medians,
     membership,
@@ -30,11 +31,12 @@ from davylamp.report import (
 from davylamp.report.model import ReportData, Run
 from davylamp.report.utility import utilities
 from davylamp.report.words import findings
+from davylamp.verdict.frontier_model import Frontier
 from davylamp.verdict.model import Rate
 from davylamp.verdict.statistics import trials_to_rule_out
 
 TEMPLATES = Path(__file__).parent / "templates"
-STYLES = ("report.css", "matrix.css")
+STYLES = ("report.css", "matrix.css", "frontier.css")
 """Style sheets, in the order in which they count."""
 SIGNS: Mapping[str, str] = {"leak": "▲", "not seen": "○", "underpowered": "◇", "no verdict": "✕"}
 """A sign for each verdict, so that none is told by its colour alone."""
@@ -55,19 +57,18 @@ def render(data: ReportData) -> str:
     Returns:
         HTML; the same for the same data.
     """
-    style = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in STYLES)
-    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     groups = view.groups(data)
     page = _environment().get_template("report.html.j2")
     return page.render(
         data=data,
-        style=Markup(style),  # noqa: S704 - the package's own file
-        style_hash=digest,
+        **_style(),
         groups=groups,
         findings=findings(data.runs),
         failed=[run for run in data.runs if not run.verdict.given],
         member_runs=[run for run in data.runs if any((run.membership, run.shadows, run.epsilon))],
         matrices=matrix_view.parts(data.runs),
+        frontier=None if data.frontier is None else frontier_view.view(data.frontier),
+        frontier_faults=data.frontier_faults,
         rules=view.rules(data),
         ruled_out=view.ruled_out(data),
         distinct_examples=view.examples(data),
@@ -79,6 +80,27 @@ def render(data: ReportData) -> str:
         shared=view.same([_settings(run) for run in data.runs]),
         versions=view.same([run.audit.get("versions") for run in data.runs]),
     )
+
+
+def render_comparison(found: Frontier, title: str, data_name: str) -> str:
+    """A comparison of interventions as one self-contained page; see :func:`render`.
+
+    Args:
+        found: what was compared.
+        title: what it is of.
+        data_name: name of the file that holds the same as data.
+    """
+    page = _environment().get_template("compare.html.j2")
+    return page.render(
+        title=title, data_name=data_name, frontier=frontier_view.view(found), frontier_faults=(), **_style()
+    )
+
+
+def _style() -> dict[str, str]:
+    """The style sheet, and its hash for the security policy."""
+    style = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in STYLES)
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    return {"style": Markup(style), "style_hash": digest}  # noqa: S704 - the package's own files
 
 
 @cache

@@ -10,6 +10,7 @@ from davylamp.report.membership_model import Membership, Shadows
 from davylamp.report.study import StudyResult
 from davylamp.verdict import Verdict
 from davylamp.verdict.epsilon import EpsilonResult
+from davylamp.verdict.frontier_model import Frontier
 from davylamp.verdict.matrix_model import Matrix
 from davylamp.verdict.model import Rate, Word
 
@@ -204,6 +205,8 @@ class ReportData(_Strict):
         runs: one for each model, in the order of the recipe (variants, arms, seeds), or by name where there is none.
         utilities: what the models are still good for.
         study: what a study found in these runs, if they are those of one.
+        frontier: the interventions side by side, where several runs have a landscape.
+        frontier_faults: why runs that have a landscape are not compared.
     """
 
     schema_version: Literal[1] = 1
@@ -215,3 +218,5 @@ class ReportData(_Strict):
     runs: tuple[Run, ...]
     utilities: tuple[Utility, ...]
     study: StudyResult | None = None
+    frontier: Frontier | None = None
+    frontier_faults: tuple[str, ...] = ()

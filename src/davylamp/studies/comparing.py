@@ -1,0 +1,95 @@
+"""The step that compares the landscapes of several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from davylamp.errors import Fault, InputError
+from davylamp.measures.landscape.model import FILE, Landscape
+from davylamp.report.html import render_comparison
+from davylamp.runs import files
+from davylamp.verdict.frontier import frontier
+from davylamp.verdict.frontier_checks import Named
+from davylamp.verdict.frontier_model import CAPABILITY, PRIVACY, Frontier
+from davylamp.verdict.frontier_model import FILE as FRONTIER
+
+PAGE = "compare.html"
+"""The page, unless another place is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRequest:
+    """What shall be compared, and how.
+
+    Attributes:
+        x: the horizontal axis.
+        y: the vertical one.
+        doses: pool canaries of these doses only; all if none.
+        confidence: of every interval.
+        out: where the result goes; ``frontier.json`` here if none.
+    """
+
+    x: str = CAPABILITY
+    y: str = PRIVACY
+    doses: tuple[int, ...] | None = None
+    confidence: float = 0.95
+    out: Path | None = None
+
+
+def compare_step(places: Sequence[Path], request: CompareRequest) -> tuple[Frontier, Path, Path]:
+    """Compare the landscapes of runs; writes the result, and a page beside it.
+
+    Args:
+        places: run folders, folders that hold several, or landscape files.
+        request: how.
+
+    Returns:
+        The comparison, and where its data and its page are.
+
+    Raises:
+        InputError: a place holds no landscape, or the runs are not comparable; all faults are named.
+        RunFolderError: a landscape is damaged.
+        StorageError: a file cannot be written.
+    """
+    data = request.out or Path(FRONTIER)
+    found = frontier(landscapes(places), request.x, request.y, request.doses, request.confidence)
+    page = data.with_suffix(".html") if request.out is not None else data.with_name(PAGE)
+    found.save(data)
+    title = " ".join(place.resolve().name for place in places[:3]) + (" …" if len(places) > 3 else "")
+    files.write_text(page, render_comparison(found, title, data.name))
+    return found, data, page
+
+
+def landscapes(places: Sequence[Path]) -> list[Named]:
+    """The landscapes in some places, each once, with the names of their runs.
+
+    Raises:
+        InputError: a place holds none; all such places are named.
+        RunFolderError: one is damaged.
+    """
+    found: dict[Path, str] = {}
+    faults = []
+    for place in places:
+        own = list(_within(place))
+        if not own:
+            fix = "Run `davylamp landscape` there first."
+            faults.append(Fault("RUN", str(place), f"a folder that holds {FILE}, or one of those files", fix))
+        for path in own:
+            inside = path.parent if place.is_file() else path.parent.relative_to(place)
+            name = str(place) if inside == Path() else str(path.parent)
+            found.setdefault(path.resolve(), name)
+    if faults:
+        raise InputError(faults)
+    return [(name, Landscape.load(path)) for path, name in found.items()]
+
+
+def _within(place: Path) -> Iterator[Path]:
+    if place.is_file():
+        yield place
+    elif place.is_dir():
+        paths = (path for path in place.rglob(FILE) if path.is_file())
+        yield from sorted(
+            path for path in paths if not any(part.startswith(".") for part in path.relative_to(place).parts)
+        )
