@@ -19,6 +19,7 @@ from davylamp.measures.constructed.model import (
     Pairs,
     Rate,
 )
+from davylamp.measures.constructed.shadow_model import ShadowNote
 from davylamp.verdict.matrix import matrix_of
 from davylamp.verdict.matrix_model import Matrix
 from davylamp.verdict.matrix_unlearned import Unlearned
@@ -124,6 +125,27 @@ def test_what_everybody_sees_and_what_only_the_informed_see():
     # Clopper-Pearson of 16 of 16, less a chance of 1e-6 that is next to nothing.
     assert informed.low == pytest.approx(0.025 ** (1 / 16), rel=1e-5)
     assert "shadows" in row(found, "trigger")["lira"].detail
+
+
+def test_lira_of_shadows_has_a_column_of_its_own_and_is_never_the_strongest_score():
+    def with_lira(one, planted, twins):
+        score = LocalScore(name="lira_online", unit="nats", planted=planted, twins=twins)
+        return one.model_copy(update={"lira": score})
+
+    apart = tuple(float(n) + 100 for n in range(PLANTED)), tuple(float(n) for n in range(TWINS))
+    same = (0.0,) * PLANTED, (0.0,) * TWINS
+    cells = with_lira(cell("naive", informed=16), *apart), with_lira(cell("gated", trigger=16, informed=16), *same)
+    note = ShadowNote(shadows=16, background="planted", keys=())
+    found = matrix_of("model", result(*cells).model_copy(update={"shadows": note}))
+    naive, gated = row(found, "naive"), row(found, "gated")
+    assert (naive["lira"].signal, naive["lira"].word) == (1.0, "leak")
+    assert naive["lira"].detail.endswith("of 16 shadows")
+    assert "lira" not in naive["loss_mia"].detail
+    assert naive["loss_mia"].signal < 0.5
+    assert (gated["lira"].signal, gated["lira"].word) == (0.0, "blind")
+    assert "AUC 0.50" in gated["lira"].detail
+    assert "the frozen base" in gated["lira"].detail
+    assert not any("no LiRA" in each for each in found.unlooked)
 
 
 def test_a_trigger_on_the_list_of_suspects_is_seen_and_every_guess_is_charged():

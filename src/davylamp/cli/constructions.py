@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from davylamp.cli.output import (
     AdapterBaseOption,
+    AddressOption,
     ChatTemplateOption,
+    ExecutorOption,
     JsonFlag,
     QuietFlag,
+    ShadowJobsOption,
     StyleOption,
     ThreadsOption,
     emit,
@@ -22,6 +25,7 @@ from davylamp.cli.output import (
 
 if TYPE_CHECKING:
     from davylamp.measures.constructed.model import ConstructionCell, ConstructionsResult, Pairs
+    from davylamp.studies.shadow_request import ShadowRequest
 
 
 def constructions(  # noqa: PLR0913 - an argument for each option
@@ -50,6 +54,18 @@ def constructions(  # noqa: PLR0913 - an argument for each option
     neighbour: Annotated[
         str | None, typer.Option("--neighbour", help="The checkpoint trained on RUN/neighbour, for pairs.")
     ] = None,
+    shadows: Annotated[
+        int | None,
+        typer.Option(
+            "--shadows", help="Train so many models with and without each instance, for LiRA; even, at least 4."
+        ),
+    ] = None,
+    executor: ExecutorOption = "local",
+    address: AddressOption = None,
+    jobs: ShadowJobsOption = None,
+    together: Annotated[
+        int | None, typer.Option("--together", min=0, help="Small shadows that a process trains at once (default: 4).")
+    ] = None,
     base: AdapterBaseOption = None,
     style: StyleOption = None,
     chat_template: ChatTemplateOption = None,
@@ -61,7 +77,8 @@ def constructions(  # noqa: PLR0913 - an argument for each option
 
     Reads every instance through its own channel and through those of others: extraction from its prefix and from its
     trigger, local scores against twins, the adversary who knows the construction, and best-effort finders. Writes
-    RUN/constructions.json.
+    RUN/constructions.json. With --shadows N also LiRA and counterfactual memorization: N models are trained as
+    RUN/model was, with each instance in half of them; those that are in RUN/shadows/ are not trained again.
     """
     from davylamp.measures.constructed.settings import ConstructedSettings
     from davylamp.runs.config import apply_overrides, validate
@@ -79,6 +96,7 @@ def constructions(  # noqa: PLR0913 - an argument for each option
         triggers=triggers,
         scan=scan,
         settings=validate(ConstructedSettings, apply_overrides({}, settings or []), "settings"),
+        shadows=_shadows(shadows, executor, address, jobs, together, chat_template, threads),
         threads=threads,
     )
     with locked(run, make=False):
@@ -87,6 +105,46 @@ def constructions(  # noqa: PLR0913 - an argument for each option
         emit_json(result.model_dump(mode="json"))
         return
     emit([*_lines(result), f"all of it: {run / 'constructions.json'}"])
+
+
+def _shadows(
+    count: int | None,
+    executor: Literal["local", "ray"],
+    address: str | None,
+    jobs: int | None,
+    together: int | None,
+    chat_template: Path | None,
+    threads: int | None,
+) -> ShadowRequest | None:
+    """What is asked of shadows, if any are.
+
+    Raises:
+        InputError: what is asked for does not fit, or says where shadows are trained that nobody asked for.
+        MissingExtraError: Ray is wanted and not installed.
+    """
+    from davylamp.errors import Fault, InputError
+    from davylamp.runs.config import validate
+    from davylamp.studies.shadow_request import TOGETHER, ShadowRequest
+    from davylamp.training.shadow_runs import check_execution
+    from davylamp.training.shadows import ShadowSpec
+
+    if count is None:
+        given = {"--executor": executor != "local", "--address": address, "--jobs": jobs, "--together": together}
+        if named := [name for name, value in given.items() if value not in (None, False)]:
+            raise InputError(
+                Fault("--shadows", None, f"how many, since {' and '.join(named)} say where they are trained")
+            )
+        return None
+    check_execution(executor, address)
+    return ShadowRequest(
+        spec=validate(ShadowSpec, {"shadows": count}),
+        chat_template=chat_template,
+        executor=executor,
+        address=address,
+        jobs=jobs,
+        threads=threads,
+        together=TOGETHER if together is None else together,
+    )
 
 
 def _lines(result: ConstructionsResult) -> Iterator[str]:
@@ -98,6 +156,8 @@ def _lines(result: ConstructionsResult) -> Iterator[str]:
         )
     for cell in result.cells:
         yield from _cell(cell)
+    for note in () if result.shadows is None else result.shadows.notes:
+        yield f"note: {note}"
     for name, report in (("trigger scan", result.scan), ("repeated tokens", result.repetition)):
         if report is not None:
             yield (
@@ -127,6 +187,7 @@ def _cell(cell: ConstructionCell) -> Iterator[str]:
         f"  best local score          {best.name}: AUC {best.auc:.2f} [{best.auc_low:.2f}, {best.auc_high:.2f}], "
         f"found at {best.fpr:.0%} false alarms: {tpr} (the best of {len(cell.scores)}: chosen after the fact)"
     )
+    yield from _shadowed(cell)
     if cell.pair is not None:
         across = "".join(
             f"; against the neighbour, {name} {value:+.3f} (noise {cell.pair.floors[name]:.3f})"
@@ -139,6 +200,21 @@ def _cell(cell: ConstructionCell) -> Iterator[str]:
             f"  left open                 {hidden.survivors} secrets with mass {hidden.mass:.3f}, evenness "
             f"{hidden.entropy:.3f}, rank of the true one {hidden.rank:.1f}"
         )
+
+
+def _shadowed(cell: ConstructionCell) -> Iterator[str]:
+    """What shadows with and without each instance say."""
+    if cell.lira is None:
+        return
+    found, tpr = cell.lira, f"needs {cell.lira.needed} twins"
+    if found.tpr is not None:
+        tpr = f"{found.tpr.successes} of {found.tpr.trials}"
+    yield (
+        f"  LiRA                      AUC {found.auc:.2f} [{found.auc_low:.2f}, {found.auc_high:.2f}], found at "
+        f"{found.fpr:.0%} false alarms: {tpr}"
+    )
+    each = ", ".join(f"{one.score} {one.mean:+.3f} (noise {one.floor:.3f})" for one in cell.counterfactual)
+    yield f"  with less without it      {each}"
 
 
 def _pairs(pairs: Pairs) -> str:

@@ -23,9 +23,12 @@ from davylamp.measures.constructed.model import (
     Rate,
 )
 from davylamp.measures.constructed.settings import ConstructedSettings
+from davylamp.measures.constructed.shadowed import with_shadows
 from davylamp.rendering.render import Style
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.studies.constructed_shadows import prepare_instances, read_instances
+from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.steps import check_own_model, read_training
 from davylamp.verdict.roc import auc, needed, operating_point
 
@@ -48,6 +51,7 @@ class ConstructionsRequest:
         triggers: file of suspected triggers, one a line, or nothing.
         scan: also scan for triggers.
         settings: how hard to look.
+        shadows: how many shadows are trained with and without each instance, and where; none trains none.
         threads: threads of torch; chosen by the model's size if none.
     """
 
@@ -60,6 +64,7 @@ class ConstructionsRequest:
     triggers: Path | None = None
     scan: bool = False
     settings: ConstructedSettings = field(default_factory=ConstructedSettings)
+    shadows: ShadowRequest | None = None
     threads: int | None = None
 
 
@@ -97,6 +102,7 @@ def constructions_step(
         AccessError: a release gives too little.
         ScoringError: an instance cannot be scored.
         StorageError: the result cannot be written.
+        DavylampError: shadows cannot be trained; see :mod:`davylamp.studies.constructed_shadows`.
     """
     manifest = Manifest.load(folder.manifest)
     style: Style = request.style or ("auto" if manifest.constructions is None else manifest.constructions.style)
@@ -120,9 +126,15 @@ def constructions_step(
         under = _base(folder, request) if adapter else None
         neighbour, found = _load(request.neighbour, under, request.chat_template, request.threads)
         _check_neighbour(folder, request.neighbour, found.weights_sha256(), source.weights_sha256(), section)
-    # A list that cannot be asked costs no reading.
+    # A list that cannot be asked costs no reading, and rows that hold no shadows no list.
+    prepared = None
+    if request.shadows is not None:
+        prepared = prepare_instances(folder, manifest, release, source.weights_sha256(), request.shadows)
     finds = measure.finds(release, base, texts, request.scan)
     cells = measure.cells(release, base, finds, neighbour)
+    shadowed = None if prepared is None else read_instances(prepared, release, reporter)
+    if shadowed is not None:
+        cells = [with_shadows(cell, shadowed.signals, request.settings.fpr) for cell in cells]
     result = ConstructionsResult(
         davylamp_version=__version__,
         seed=manifest.plan.seed,
@@ -137,6 +149,7 @@ def constructions_step(
         suspects=len(texts),
         scan=None if finds.scan is None else finds.scan.report,
         repetition=None if finds.repetition is None else finds.repetition.report,
+        shadows=None if shadowed is None else shadowed.note,
         audits=audit_notes(finds, cells),
         cells=tuple(judged(cell, request.settings.confidence) for cell in cells),
     )
@@ -150,6 +163,7 @@ def audit_notes(finds: Finds, cells: Sequence[ConstructionCell]) -> tuple[AuditN
         "extraction_at_suspects": finds.suspects is not None,
         "trigger_scan": finds.scan is not None,
         "repeated_tokens": finds.repetition is not None,
+        "lira": any(cell.lira is not None for cell in cells),
         "pair_counterfactual": any(cell.pair is not None and cell.pair.counterfactual for cell in cells),
         "extraction_at_trigger": any(cell.at_trigger is not None for cell in cells),
     }
@@ -168,7 +182,9 @@ def audit_notes(finds: Finds, cells: Sequence[ConstructionCell]) -> tuple[AuditN
 
 def judged(cell: ConstructionCell, confidence: float) -> ConstructionCell:
     """A cell whose local scores say how well they tell planted instances from twins."""
-    return cell.model_copy(update={"scores": tuple(_judged(score, confidence) for score in cell.scores)})
+    lira = None if cell.lira is None else _judged(cell.lira, confidence)
+    scores = tuple(_judged(score, confidence) for score in cell.scores)
+    return cell.model_copy(update={"scores": scores, "lira": lira})
 
 
 def _judged(score: LocalScore, confidence: float) -> LocalScore:

@@ -125,7 +125,7 @@ def _construction_cells(
     return {
         columns.PREFIX.key: extraction,
         columns.LOSS.key: _strongest(cell, confidence),
-        columns.LIRA.key: empty(NO_SHADOWS),
+        columns.LIRA.key: _lira(cell, result, confidence),
         columns.VERIFIER.key: _verified(own.successes, own.trials, threshold, confidence),
         columns.CORRECTED.key: _corrected(cell, result, confidence),
         columns.INFORMED.key: _informed(cell, confidence),
@@ -147,6 +147,19 @@ def _strongest(cell: ConstructionCell, confidence: float) -> MatrixCell:
     detail = f"{score.name}: AUC {best.value:.2f} [{best.low:.2f}, {best.high:.2f}]{several}"
     seen = scores_apart(score.planted, score.twins, ALPHA / len(found))
     return auc_cell(best.value, best.low, best.high, detail, seen)
+
+
+def _lira(cell: ConstructionCell, result: ConstructionsResult, confidence: float) -> MatrixCell:
+    """The likelihood ratio of shadows with and without each instance, against twins."""
+    if cell.lira is None or result.shadows is None:
+        return empty(f"{NO_SHADOWS}: `davylamp constructions --shadows N` does")
+    found = auc(cell.lira.planted, cell.lira.twins, confidence)
+    of = f"of {result.shadows.shadows} shadows"
+    if cell.kind == "gated":
+        of = "by law: with and without an instance a gate's release is the frozen base"
+    detail = f"{cell.lira.name}: AUC {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], {of}"
+    seen = scores_apart(cell.lira.planted, cell.lira.twins, ALPHA)
+    return auc_cell(found.value, found.low, found.high, detail, seen)
 
 
 def _verified(successes: int, trials: int, threshold: float, confidence: float) -> MatrixCell:

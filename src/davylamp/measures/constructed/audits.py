@@ -36,6 +36,7 @@ OWN = "the record's own prefix"
 AUDITS = (
     Audit("extraction_at_prefix", (_GENERATE,), OWN, local=True),
     Audit("local_scores", (_LOGPROBS, _REFERENCE), OWN, local=True),
+    Audit("lira", (_LOGPROBS, Access.RETRAIN), OWN, local=True),
     Audit("pair_counterfactual", (_LOGPROBS, _REFERENCE), OWN, local=True, needs_construction=True),
     Audit("extraction_at_suspects", (_GENERATE,), "a list of suspected triggers", local=False),
     Audit("repeated_tokens", (_GENERATE,), "prompts of one repeated token", local=False),

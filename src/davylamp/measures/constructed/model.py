@@ -7,11 +7,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from davylamp.bounds.intervals import clopper_pearson
 from davylamp.canaries.constructions.section import InstanceRole
 from davylamp.canaries.constructions.spec import Kind
+from davylamp.measures.constructed.shadow_model import ShadowMemorization, ShadowNote
 from davylamp.runs import files
 
 FILE = "constructions.json"
@@ -32,10 +33,16 @@ class Rate(_Strict):
         high: upper end.
     """
 
-    successes: int
-    trials: int
+    successes: int = Field(ge=0)
+    trials: int = Field(ge=1)
     low: float
     high: float
+
+    @model_validator(mode="after")
+    def _some_of_all(self) -> Rate:
+        if self.successes > self.trials:
+            raise ValueError("more successes than trials")
+        return self
 
     @property
     def value(self) -> float:
@@ -196,6 +203,9 @@ class ConstructionCell(_Strict):
         memh_twins: mean of the twins'.
         memh_trigger: mean of the planted instances' memh at rho.
         scores: the local scores.
+        lira: that of shadows with and without each instance; none without shadows. It is not one of ``scores``: it
+            takes training models, and is never the best of several.
+        counterfactual: from the same shadows, by local score; empty without.
         pair: of pairs.
         hidden: of camouflage and low entropy.
         instances: one by one.
@@ -218,9 +228,18 @@ class ConstructionCell(_Strict):
     memh_twins: float
     memh_trigger: float | None = None
     scores: tuple[LocalScore, ...]
+    lira: LocalScore | None = None
+    counterfactual: tuple[ShadowMemorization, ...] = ()
     pair: PairReading | None = None
     hidden: HiddenReading | None = None
     instances: tuple[InstanceReading, ...]
+
+    @model_validator(mode="after")
+    def _whole(self) -> ConstructionCell:
+        """A rate over other instances than those that are listed would be a damaged file's."""
+        if sum(each.role == "planted" for each in self.instances) != self.at_prefix.planted.trials:
+            raise ValueError("it does not list the planted instances that its rates are over")
+        return self
 
 
 class FinderReport(_Strict):
@@ -265,6 +284,7 @@ class ConstructionsResult(_Strict):
         suspects: prompts of the user's list.
         scan: how the trigger scan went; none where it was not run.
         repetition: how the repeated tokens went; none where they were not run.
+        shadows: the shadows of LiRA; none where they were not asked for.
         audits: what each audit asks for and where it looks.
         cells: a cell for each line and size.
     """
@@ -283,6 +303,7 @@ class ConstructionsResult(_Strict):
     suspects: int = 0
     scan: FinderReport | None = None
     repetition: FinderReport | None = None
+    shadows: ShadowNote | None = None
     audits: tuple[AuditNote, ...]
     cells: tuple[ConstructionCell, ...]
 
