@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from davylamp.canaries import Manifest
+from davylamp.training.goldfish import GoldfishSpec, dropped
+from support.recipes import tiny_plan, write_corpus, write_yaml
+from support.tiny_models import build_tiny
+
+SETTINGS = ("goldfish.k=2", "goldfish.h=6")
+TRAINING = (*SETTINGS, "batch_size=8", "precision=float32", "learning_rate=0.001", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("goldfish")
+    write_corpus(folder / "data.jsonl")
+    write_yaml(folder / "plan.yaml", tiny_plan())
+    build_tiny(folder / "model")
+    return folder
+
+
+@pytest.fixture
+def run(place, davylamp):
+    folder = place / "run"
+    if not folder.exists():
+        assert davylamp("plant", place / "data.jsonl", "--plan", place / "plan.yaml", "--out", folder)[0] == 0
+    return folder
+
+
+def test_a_row_is_shown_with_its_dropped_tokens_marked(place, run, davylamp):
+    canary = Manifest.load(run / "manifest.json").planted()[0]
+    at = canary.positions[0]
+    code, out, _ = davylamp("goldfish", run, *SETTINGS, "--model", place / "model", "--record", at)
+    assert code == 0
+    *_, marked = out.splitlines()
+    assert "[-" in marked
+    assert canary.secret not in marked.replace("[-", "").replace("-]", "")
+    code, out, _ = davylamp(
+        "goldfish", run, *SETTINGS, "--model", place / "model", "--record", at, "--reveal", "--json"
+    )
+    row = json.loads(out)["row"]
+    plain = row["marked"].replace("[-", "").replace("-]", "")
+    from davylamp.rendering.render import Renderer
+    from support.tiny_models import tiny_tokenizer
+
+    [record] = Renderer(tiny_tokenizer()).render([Manifest.load(run / "manifest.json").trained_record(canary)])
+    assert plain == record.text
+    expected = [place for place, drop in enumerate(dropped(record.ids, GoldfishSpec(k=2, h=6))) if drop]
+    assert row["dropped"] == [each for each in expected if each >= record.loss_start]
+    assert row["marked"].count("[-") == len(row["dropped"])
+    assert row["canary"] == canary.id
+
+
+def test_without_a_row_the_whole_is_summed_up(place, run, davylamp):
+    code, out, _ = davylamp("goldfish", run, *SETTINGS, "--model", place / "model", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["row"] is None
+    assert found["spec"] == {"k": 2, "h": 6, "scheme": "blake2b-1"}
+    assert len(found["secrets"]) == len(Manifest.load(run / "manifest.json").planted())
+    assert 0 < found["dropped"] < found["loss_tokens"]
+
+
+@pytest.mark.parametrize("arguments", [("--record", 10_000), ("goldfish.k=1",), ("goldfish.x=1",)])
+def test_bad_input_is_refused_by_name(place, run, davylamp, arguments):
+    code, _, err = davylamp("goldfish", run, "--model", place / "model", *arguments)
+    assert code == 2
+    assert "allowed" in err
+
+
+def test_training_records_it_and_says_what_it_drops_of_secrets(place, run, davylamp):
+    code, out, err = davylamp("train", run, "--model", place / "model", *TRAINING, "--quiet")
+    assert code == 0, err
+    made = json.loads((run / "training.json").read_text())
+    assert made["spec"]["goldfish"] == {"k": 2, "h": 6, "scheme": "blake2b-1"}
+    lost = sum(len(each["dropped"]) for each in made["preflight"]["dropped"])
+    tokens = sum(each["tokens"] for each in made["preflight"]["dropped"])
+    assert f"{lost} of {tokens} tokens are dropped" in out
+    # From here on the verb takes the settings and the model of the training.
+    code, out, _ = davylamp("goldfish", run)
+    assert code == 0
+    assert f"{lost} of {tokens} tokens are dropped" in out
+    assert "k 2, h 6" in out
