@@ -13,6 +13,7 @@ from davylamp.cli.audit import audit
 from davylamp.cli.bounds import bounds
 from davylamp.cli.compare import compare
 from davylamp.cli.constructions import constructions
+from davylamp.cli.goldfish import goldfish
 from davylamp.cli.kappa import kappa
 from davylamp.cli.matrix import matrix
 from davylamp.cli.output import plain
@@ -60,6 +61,7 @@ app.add_typer(plan, name="plan")
 app.command()(plant)
 app.command()(protect)
 app.command()(train)
+app.command()(goldfish)
 app.command()(shadows)
 app.command()(unlearn)
 app.command()(audit)
