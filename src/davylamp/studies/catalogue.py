@@ -118,6 +118,14 @@ STANDALONE: dict[str, Standalone] = {
             "davylamp.studies.representability.command",
             frozenset({"--threads"}),
         ),
+        Standalone(
+            "blind-spots",
+            "Which audits see which leaks",
+            "2608.27782, Sec. 8.2",
+            "Which leaks of a real fine-tuned model does each audit miss, and does unlearning remove what it misses?",
+            "davylamp.studies.blind_spots.command",
+            frozenset({"--data", "--threads"}),
+        ),
     )
 }
 """The studies, by name."""
