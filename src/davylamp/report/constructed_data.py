@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from davylamp.canaries.manifest import Manifest
 from davylamp.errors import RunFolderError
-from davylamp.measures.constructed.model import FILE, ConstructionsResult
+from davylamp.measures.constructed.model import FILE, ConstructionCell, ConstructionsResult
+from davylamp.report.constructed_model import BestScore, ConstructionLine, Constructions, Unaudited
+from davylamp.report.matrix_data import matrix_of_run
+from davylamp.runs import files
+from davylamp.runs.folder import RunFolder
+from davylamp.verdict.matrix import KINDS
 
 
 def constructions_of(folder: Path, planted_sha256: str, audited_sha256: object | None) -> ConstructionsResult | None:
@@ -34,3 +43,113 @@ def constructions_of(folder: Path, planted_sha256: str, audited_sha256: object |
             "the same --model, then `davylamp matrix`"
         )
     return found
+
+
+def told(result: ConstructionsResult) -> Constructions:
+    """What a report says of a result: counts and rates, no instance by itself."""
+    named = Counter((cell.kind, cell.tokens) for cell in result.cells)
+    return Constructions(
+        **{
+            name: getattr(result, name)
+            for name in Constructions.model_fields
+            if name != "lines"  # the rest has the result's own names
+        },
+        lines=tuple(_line(cell, named[cell.kind, cell.tokens] > 1) for cell in result.cells),
+    )
+
+
+def _line(cell: ConstructionCell, twice: bool) -> ConstructionLine:
+    name = f"{KINDS.get(cell.kind, cell.kind.replace('_', ' '))} ({cell.tokens} token{'s' if cell.tokens > 1 else ''})"
+    same = {
+        name: getattr(cell, name) for name in ConstructionLine.model_fields if name in ConstructionCell.model_fields
+    }
+    return ConstructionLine(
+        name=f"{name}, line {cell.line + 1}" if twice else name,
+        guessing=cell.baseline.charged,
+        guesses=cell.baseline.guesses,
+        best=_best(cell),
+        **same,
+    )
+
+
+def _best(cell: ConstructionCell) -> BestScore | None:
+    read = [score for score in cell.scores if score.auc is not None]
+    if not read:
+        return None
+    best = max(read, key=lambda score: score.auc or 0.0)
+    if best.auc is None or best.auc_low is None or best.auc_high is None or best.needed is None:
+        return None
+    return BestScore(
+        name=best.name,
+        of=len(read),
+        auc=best.auc,
+        low=best.auc_low,
+        high=best.auc_high,
+        fpr=best.fpr,
+        found=best.tpr,
+        twins=len(best.twins),
+        needed=best.needed,
+    )
+
+
+def plan_of(manifest: Manifest, show_secrets: bool) -> dict[str, Any]:
+    """The plan, in full; triggers of the user's own give secrets away, and are counted only unless asked for."""
+    plan = manifest.plan.model_dump(mode="json")
+    for line in plan.get("constructions") or ():
+        if line.get("triggers") and not show_secrets:
+            line["triggers"] = f"{len(line['triggers'])} of your own, not shown"
+    return plan
+
+
+def unaudited_of(folder: RunFolder, name: str, show_secrets: bool) -> Unaudited:
+    """A run that holds constructions and no verdict.
+
+    Raises:
+        RunFolderError: a file is damaged, of another planting, or on a model that was trained anew since.
+        ManifestError: the manifest is missing or damaged.
+    """
+    manifest = Manifest.load(folder.manifest)
+    result = constructions_of(folder.path, manifest.planted_sha256, None)
+    if result is None:
+        raise RunFolderError(
+            f"{folder.path} holds a matrix, and neither a verdict nor constructions that it was read from: run "
+            "`davylamp audit` or `davylamp constructions`, then `davylamp matrix`"
+        )
+    training = _training(folder, result)
+    matrix = matrix_of_run(folder.path, manifest.planted_sha256, result.model_sha256, None, result)
+    return Unaudited(
+        name=name,
+        plan=plan_of(manifest, show_secrets),
+        corpus=manifest.corpus.model_dump(mode="json"),
+        rows=manifest.rows,
+        planted_sha256=manifest.planted_sha256,
+        training=training,
+        constructions=told(result),
+        matrix=matrix,
+        missing=tuple(_missing(matrix is not None)),
+    )
+
+
+def _training(folder: RunFolder, result: ConstructionsResult) -> dict[str, Any] | None:
+    """How the release was trained, if the folder's training made that very model."""
+    if not folder.training.is_file():
+        return None
+    try:
+        training = files.read_json(folder.training)
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"cannot read {folder.training}: {error}") from error
+    if training.get("trained_sha256") == result.model_sha256:
+        return training
+    if result.own_model:
+        raise RunFolderError(
+            f"the model in {folder.path} was trained anew after its constructions were read: run `davylamp "
+            f"constructions {folder.path}` again"
+        )
+    return None
+
+
+def _missing(matrix: bool) -> Iterator[tuple[str, str]]:
+    yield "a verdict on the canaries: exposure, exact recovery, copying, with both controls", "davylamp audit RUN"
+    yield "membership, and bounds on epsilon", "davylamp audit RUN --measures membership"
+    if not matrix:
+        yield "the matrix: what each audit sees of each leak, and where nobody looked", "davylamp matrix RUN"

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from davylamp.report import (
+    constructed_view,
     cue_tables,
     figures,
     frontier_view,
@@ -66,7 +67,9 @@ def render(data: ReportData) -> str:
         findings=findings(data.runs),
         failed=[run for run in data.runs if not run.verdict.given],
         member_runs=[run for run in data.runs if any((run.membership, run.shadows, run.epsilon))],
-        matrices=matrix_view.parts(data.runs),
+        built=constructed_view.parts(data),
+        said_of_constructions=list(constructed_view.headlines(data.runs, data.unaudited)),
+        matrices=matrix_view.parts([*data.runs, *data.unaudited]),
         frontier=None if data.frontier is None else frontier_view.view(data.frontier),
         frontier_faults=data.frontier_faults,
         rules=view.rules(data),
@@ -135,6 +138,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         about=view.about,
+        constructed=constructed_view,
         canaries_of_interval=medians.canaries_of_interval,
         cue_tables=cue_tables.cue_tables,
         first_tables=cue_tables.first_tables,

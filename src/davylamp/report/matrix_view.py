@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from davylamp.report.constructed_model import Unaudited
 from davylamp.report.model import Run
 from davylamp.report.text import interval, number, shorten
 from davylamp.verdict.matrix_columns import CORRECTED, PREFIX
@@ -95,14 +96,14 @@ class Part:
     """
 
     key: str
-    run: Run
+    run: Run | Unaudited
     matrix: Matrix
     lines: tuple[Line, ...]
     reasons: Mapping[str, str]
     finding: str
 
 
-def parts(runs: Sequence[Run]) -> list[Part]:
+def parts(runs: Sequence[Run | Unaudited]) -> list[Part]:
     """The matrices of all runs that have one, in the order of the report."""
     return [_part(f"x{at}", run, run.matrix) for at, run in enumerate(runs) if run.matrix is not None]
 
@@ -119,14 +120,14 @@ def asks(column: MatrixColumn) -> str:
     return ", ".join(ACCESS.get(each, each) for each in column.access)
 
 
-def _part(key: str, run: Run, matrix: Matrix) -> Part:
+def _part(key: str, run: Run | Unaudited, matrix: Matrix) -> Part:
     empty = (cell.detail for row in matrix.rows for cell in row.cells.values() if cell.signal is None)
     letters = {detail: _letter(at) for at, detail in enumerate(dict.fromkeys(empty))}
     lines = tuple(
         Line(
             row,
             _about(row),
-            run.verdict.given or row.kind != "canaries",
+            not isinstance(run, Run) or run.verdict.given or row.kind != "canaries",
             tuple(_shown(column, row.cells[column.key], letters) for column in matrix.columns),
         )
         for row in matrix.rows

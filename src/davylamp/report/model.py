@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from davylamp.report.constructed_model import Constructions, Unaudited
 from davylamp.report.membership_model import Membership, Shadows
 from davylamp.report.study import StudyResult
 from davylamp.verdict import Verdict
@@ -154,7 +155,7 @@ class Run(_Strict):
         name: the run's folder, relative to the report's.
         variant: the variant of the recipe that it belongs to, if it has any.
         verdict: the verdict.
-        plan: the plan, in full.
+        plan: the plan, in full but for triggers of the user's own, unless secrets are asked for.
         corpus: where the background came from.
         rows: rows of the planted file.
         planted_sha256: hash of the planted file.
@@ -167,6 +168,7 @@ class Run(_Strict):
         membership: what membership scores tell, if they were taken.
         shadows: what shadow models say, if any were trained.
         epsilon: lower bounds on epsilon, if they were worked out.
+        constructions: what was read of planted constructions, if they were.
         matrix: what each audit saw of each leak, if it was put together.
         examples: one carrier for each arm, as trained and as asked; unless secrets are asked for, they are masked,
             and where canaries are written into rows of the user's corpus, the template stands for those rows.
@@ -188,6 +190,7 @@ class Run(_Strict):
     membership: Membership | None = None
     shadows: Shadows | None = None
     epsilon: EpsilonResult | None = None
+    constructions: Constructions | None = None
     matrix: Matrix | None = None
     examples: tuple[dict[str, str], ...]
 
@@ -199,10 +202,11 @@ class ReportData(_Strict):
         schema_version: version of this schema.
         davylamp_version: version that wrote it.
         title: what was audited, in words.
-        verdict: the worst verdict that any model got; ``no verdict`` only where no model has one.
+        verdict: the worst verdict that any model got; ``no verdict`` only where no model has one, or none was audited.
         headlines: the result in sentences.
         shows_secrets: whether secrets are shown in clear.
         runs: one for each model, in the order of the recipe (variants, arms, seeds), or by name where there is none.
+        unaudited: runs whose constructions were read, and whose canaries were not asked for; by name.
         utilities: what the models are still good for.
         study: what a study found in these runs, if they are those of one.
         frontier: the interventions side by side, where several runs have a landscape.
@@ -216,6 +220,7 @@ class ReportData(_Strict):
     headlines: tuple[str, ...]
     shows_secrets: bool
     runs: tuple[Run, ...]
+    unaudited: tuple[Unaudited, ...] = ()
     utilities: tuple[Utility, ...]
     study: StudyResult | None = None
     frontier: Frontier | None = None
