@@ -14,9 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from davylamp.corpora.records import Record
 from davylamp.protect.corpus.base import InterventionSpec, Protected, Row, Setting, Span, apply_spans, texts
-from davylamp.protect.corpus.finding import SPACY_MODEL, Finder, Found, HubFinder, PresidioFinder, disjoint
+from davylamp.protect.corpus.finding import Finder, Found, disjoint
+from davylamp.protect.corpus.presidio import SPACY_MODEL, PresidioFinder
 from davylamp.protect.corpus.registry import Kind
 from davylamp.protect.corpus.stand_ins import StandIns
+from davylamp.protect.corpus.token_classifier import HubFinder
 from davylamp.runs.progress import Reporter
 
 RULES = "scrub 1"
@@ -72,7 +74,7 @@ class ScrubSpec(InterventionSpec):
             beside it that says so, at 0.01 to 0.1, a telephone number at 0.4, and what a spaCy model finds at 0.85.
         patterns: kinds of one's own; presidio only.
         any_ssn: take whatever is written ``ddd-dd-dddd`` for a social security number; see
-            :class:`davylamp.protect.corpus.finding.PresidioFinder`.
+            :class:`davylamp.protect.corpus.presidio.PresidioFinder`.
         replace: ``placeholder`` writes ``<PERSON>``; ``surrogate`` writes a made-up stand-in of the same kind.
         consistent: ``corpus``: equal texts of a kind have one stand-in in the whole file and all copies.
             ``record``: in one copy of one record; another copy has others.
