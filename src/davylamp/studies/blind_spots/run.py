@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,11 @@ def load_corpus(recipe: BlindSpotsRecipe) -> Corpus:
     from davylamp.rendering.tokenizer import encode
 
     tokenizer = load_tokenizer(resolve(recipe.model))
-    return read_blocks(recipe.text, lambda text: encode(tokenizer, [text], special=False)[0][1], recipe.block_tokens)
+
+    def offsets(text: str) -> Sequence[tuple[int, int]]:
+        return encode(tokenizer, [text], special=False)[0][1]
+
+    return read_blocks(recipe.text, offsets, recipe.block_tokens, recipe.blocks)
 
 
 def _check_opacus() -> None:

@@ -39,6 +39,7 @@ class BlindSpotsRecipe(_Strict):
         corpus: the background rows, unless ``text`` is given.
         text: plain text to cut into rows in place of ``corpus``: a file or a folder.
         block_tokens: tokens of such a row.
+        blocks: such rows at most, from the beginning of the text; all if none.
         rows: rows that are trained on, those of the constructions included.
         lengths: tokens of a secret.
         groups: naive and trigger secrets of each length.
@@ -63,6 +64,7 @@ class BlindSpotsRecipe(_Strict):
     corpus: CorpusSpec
     text: Path | None = None
     block_tokens: Count
+    blocks: Count | None = None
     rows: Count
     lengths: Annotated[tuple[Count, ...], Field(min_length=1)]
     groups: Count
@@ -134,9 +136,9 @@ class BlindSpotsRecipe(_Strict):
             "slots": {"name": "names"},
             "arms": {"redacted": {"context": "redacted"}},
             "doses": [1],
-            "per_dose": 1,
-            "twins": 1,
-            "positive": {"dose": 2},
+            "per_dose": 2,
+            "twins": 2,
+            "positive": {"dose": 4},
             "constructions": lines,
         }
         return validate(Plan, data, "plan")
