@@ -85,6 +85,10 @@ class ProtectionError(DavylampError, RuntimeError):
     """Rows could not be protected; nothing was written."""
 
 
+class ServerError(DavylampError, RuntimeError):
+    """A server that rewrites rows cannot be used; what it answered before is kept."""
+
+
 class TrainingError(DavylampError, RuntimeError):
     """Training went wrong (a loss that is not finite, parameters that did not move)."""
 
