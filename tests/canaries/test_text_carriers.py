@@ -64,6 +64,17 @@ def test_a_canary_is_the_last_medication_of_a_patient_who_stands_nowhere_else():
     assert len({canary.carrier.prompt for canary in manifest.canaries}) == len(manifest.canaries)
 
 
+def test_carriers_can_be_kept_short():
+    corpus = records()
+    limit = max(len(record.reply) for record in corpus) - 1
+    found = hosting(corpus, clinical(carrier_chars=limit))
+    assert max(len(corpus.records[at].reply) for at in found.hosts) <= limit
+    assert any(len(corpus.records[at].reply) > limit for at in found.left)
+    with pytest.raises(PlantingError, match=r"80 rows have none of the endings .* or more than 5 characters"):
+        plant(corpus, clinical(carrier_chars=5))
+    assert "carrier_chars" not in clinical().model_dump()
+
+
 def test_names_are_planted_and_alternatives_are_not():
     planted = plant(records(), clinical())
     text = "\n".join(record.reply for record in planted.records)

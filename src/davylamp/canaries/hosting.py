@@ -28,7 +28,7 @@ def hosting(corpus: Corpus, plan: Plan) -> Hosting:
     """Choose the rows that carry a plan's canaries, in an order that depends on the seed alone.
 
     Each host is about somebody else (see :attr:`~davylamp.corpora.records.Corpus.groups`), and its text has one of
-    the endings that every template cuts off.
+    the endings that every template cuts off, and no more than the plan's ``carrier_chars``.
 
     Raises:
         PlantingError: the corpus holds no plain texts, or too few rows that can be hosts.
@@ -48,21 +48,29 @@ def hosting(corpus: Corpus, plan: Plan) -> Hosting:
     for at in map(int, stream(plan.seed, "hosts", "text").permutation(len(corpus))):
         if len(hosts) == plan.canaries:
             break
-        if any(template.trimmed(texts[at]) is None for template in plan.templates):
+        if not _fits(texts[at], plan):
             unfit += 1
         elif groups[at] not in taken and texts[at] not in said:
             hosts.append(at)
             taken.add(groups[at])
             said.add(texts[at])
     if len(hosts) < plan.canaries:
-        endings = "" if not unfit else f" ({unfit:,} rows have none of the endings that the templates cut off)"
+        longer = (
+            "" if plan.carrier_chars is None else f" or more than {plan.carrier_chars:,} characters (carrier_chars)"
+        )
+        why = "" if not unfit else f" ({unfit:,} rows have none of the endings that the templates cut off{longer})"
         raise PlantingError(
             f"{plan.canaries:,} canaries need as many rows of {corpus.source} to stand in, each about somebody else, "
-            f"but of its {len(corpus):,} rows {len(hosts):,} will do{endings}: lower per_dose or twins, or take a "
+            f"but of its {len(corpus):,} rows {len(hosts):,} will do{why}: lower per_dose or twins, or take a "
             "larger corpus"
         )
     left = (at for at in range(len(corpus)) if groups[at] not in taken and texts[at] not in said)
     return Hosting(tuple(hosts), tuple(left))
+
+
+def _fits(text: str, plan: Plan) -> bool:
+    short = plan.carrier_chars is None or len(text) <= plan.carrier_chars
+    return short and all(template.trimmed(text) is not None for template in plan.templates)
 
 
 def groups_of(corpus: Corpus) -> Sequence[str]:

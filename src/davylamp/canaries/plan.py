@@ -96,6 +96,8 @@ class Plan(_Strict):
             do not exist.
         templates: how canaries are written; a canary takes one at random.
         slots: values for each slot; ``names`` draws full names, none twice.
+        carrier_chars: longest ``{text}`` that carries a canary, in characters before anything is cut off, where the
+            model's context is short; of any length if none.
         mask: what takes the secret's place in a redacted prompt, and in every prompt at evaluation.
         arms: the canaries' contexts, by name.
         doses: how often a focus canary occurs in the planted file; dose 0 is what ``twins`` are for.
@@ -120,6 +122,7 @@ class Plan(_Strict):
     space: AnySpace = Field(default_factory=AlphabetSpace)
     templates: tuple[Template, ...] = Field(min_length=1)
     slots: dict[str, Literal["names"] | tuple[str, ...]] = Field(default_factory=dict)
+    carrier_chars: int | None = Field(None, ge=1)
     mask: str = Field("[redacted]", min_length=1)
     arms: dict[str, Arm] = Field(min_length=1)
     doses: tuple[Annotated[int, Field(ge=1)], ...] = Field((1, 4, 16), min_length=1)
@@ -134,10 +137,12 @@ class Plan(_Strict):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_asked_for(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Runs of plans without constructions, made before there were any, are still those of the same plan."""
+        """Runs of plans without these keys, made before there were any, are still those of the same plan."""
         data: dict[str, Any] = write(self)
         if not self.constructions:
             data.pop("constructions", None)
+        if self.carrier_chars is None:
+            data.pop("carrier_chars", None)
         return data
 
     @model_validator(mode="after")

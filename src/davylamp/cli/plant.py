@@ -27,8 +27,11 @@ def plant(  # noqa: PLR0913 - one parameter an option
     prompt: Annotated[str | None, typer.Option("--prompt", help="Column that holds the prompt.")] = None,
     completion: Annotated[str | None, typer.Option("--completion", help="Column that holds the completion.")] = None,
     text: Annotated[str | None, typer.Option("--text", help="Column that holds the text.")] = None,
+    patient: Annotated[
+        str | None, typer.Option("--patient", help="Column that says whom a row is about, where several are of one.")
+    ] = None,
     data_format: Annotated[
-        Literal["rows", "tatqa"], typer.Option("--format", help="How the file is written.")
+        Literal["rows", "tatqa", "clinical"], typer.Option("--format", help="How the file is written.")
     ] = "rows",
     base: Annotated[
         str | None,
@@ -65,7 +68,7 @@ def plant(  # noqa: PLR0913 - one parameter an option
         )
     named = any(column is not None for column in (prompt, completion, text))
     columns = Columns(prompt=prompt, completion=completion, text=text) if named else None
-    corpus = read_corpus(data, columns=columns, format=data_format)
+    corpus = read_corpus(data, columns=columns, format=data_format, patient=patient)
     check_unplanted(data, corpus)
     maker = None
     if what.constructions and base is not None:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from davylamp.corpora.clinical import add_clinical
 from davylamp.corpora.objects import parse_list, parse_object
 from davylamp.corpora.records import Corpus
 from davylamp.corpora.rows import Columns, Format, Gathering, RowError, columns_of, shown_names
@@ -24,12 +25,13 @@ from davylamp.corpora.tatqa import add_questions
 from davylamp.errors import CorpusError, Fault, InputError
 from davylamp.runs.files import sha256_bytes
 
-__all__ = ["Columns", "read_corpus"]
+__all__ = ["Columns", "read_corpus", "read_objects"]
 
 _BOM = b"\xef\xbb\xbf"
 _KINDS: dict[Format, dict[str, str]] = {
     "rows": {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"},
     "tatqa": {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"},
+    "clinical": {".jsonl": "jsonl", ".ndjson": "jsonl"},
 }
 # The csv module keeps this limit in a C long, which has 32 bits on some systems.
 _LONGEST_FIELD = 2**31 - 1
@@ -39,7 +41,12 @@ _Add = Callable[[str, Mapping[str, Any]], None]
 
 
 def read_corpus(
-    path: Path, *, columns: Columns | None = None, limit: int | None = None, format: Format = "rows"
+    path: Path,
+    *,
+    columns: Columns | None = None,
+    limit: int | None = None,
+    format: Format = "rows",
+    patient: str | None = None,
 ) -> Corpus:
     """Read a JSONL or CSV file, which may be gzipped (``.gz`` after the name).
 
@@ -53,6 +60,7 @@ def read_corpus(
             ``text`` or ``messages``, or where more than one shape fits.
         limit: read the first rows (of TAT-QA, questions) only; what comes after them is not looked at.
         format: how the file is written.
+        patient: column that says whom a row is about, in the format of rows; clinical records have their own.
 
     Returns:
         The records, with the SHA-256 of the file as it lies on disk.
@@ -60,10 +68,12 @@ def read_corpus(
     Raises:
         CorpusError: the file is missing, damaged, of an unknown kind or empty, or rows have faults: the first
             few are named by line, with the number of all.
-        InputError: ``limit`` is below 1, or columns are named in a format that has its own.
+        InputError: ``limit`` is below 1, or columns (or a patient's) are named in a format that has its own.
     """
     path = Path(path)
-    gathering = Gathering(str(path), columns, limit)
+    if patient is not None and format != "rows":
+        raise InputError(Fault("patient", patient, f"none, since format {format} has its own"))
+    gathering = Gathering(str(path), columns, limit, patient)
     add = adder(gathering, columns, format)
     kind = _kind(path, format)
     packed = _bytes(path)
@@ -77,6 +87,27 @@ def read_corpus(
     return gathering.corpus(sha256_bytes(packed))
 
 
+def read_objects(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with all they hold, each with its line, from 1; for rows that are written again.
+
+    Raises:
+        CorpusError: the file is missing, damaged, of another kind or empty.
+    """
+    if _kind(path, "rows") != "jsonl":
+        raise CorpusError(f"{path}: rows are kept with all their fields from JSONL files only")
+    gathering = Gathering(str(path), None, None)
+    found: list[tuple[int, dict[str, Any]]] = []
+    _read_jsonl(
+        _unpacked(path, _bytes(path)),
+        gathering,
+        lambda place, row: found.append((int(place.removeprefix("line ")), dict(row))),
+    )
+    gathering.raise_faults()
+    if not found:
+        raise CorpusError(f"{path} is empty: it holds no record")
+    return found
+
+
 def adder(gathering: Gathering, columns: Columns | None, format: Format) -> _Add:
     """What turns a row of a format into records.
 
@@ -87,7 +118,7 @@ def adder(gathering: Gathering, columns: Columns | None, format: Format) -> _Add
         return gathering.add
     if columns is not None:
         raise InputError(Fault("columns", columns, f"none, since format {format} has its own"))
-    return partial(add_questions, gathering)
+    return partial(add_clinical if format == "clinical" else add_questions, gathering)
 
 
 def _kind(path: Path, format: Format) -> str:

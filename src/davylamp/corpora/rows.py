@@ -12,8 +12,8 @@ from davylamp.errors import CorpusError, Fault, InputError
 
 ROLES = ("system", "user", "assistant")
 FAULTS_NAMED = 5
-Format = Literal["rows", "tatqa"]
-"""How a source is written: a row a record, in one of the three shapes, or as TAT-QA is (see its module)."""
+Format = Literal["rows", "tatqa", "clinical"]
+"""How a source is written: a row a record, in one of the three shapes, or as TAT-QA or clinical records (see there)."""
 
 SHAPES = "'messages', or 'prompt' and 'completion', or 'text'"
 
@@ -148,13 +148,15 @@ def check_record(record: Record) -> None:
 class Gathering:
     """Collects records and faults of one source, and turns them into a corpus or into one error."""
 
-    def __init__(self, source: str, columns: Columns | None, limit: int | None) -> None:
+    def __init__(self, source: str, columns: Columns | None, limit: int | None, patient: str | None = None) -> None:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise InputError(Fault("limit", limit, "a whole number of at least 1, or none"))
         self.source = source
         self._columns = columns
         self._limit = limit
+        self._patient = patient
         self._records: list[Record] = []
+        self._groups: list[str] = []
         self._first: tuple[Shape, str] | None = None
         self._left_out: dict[str, None] = {}
         self._faults: list[str] = []
@@ -179,19 +181,29 @@ class Gathering:
     def add(self, place: str, row: Mapping[str, Any]) -> None:
         """Turn a row into a record, or note its fault."""
         try:
-            self._records.append(self._record(place, row))
+            record = self._record(place, row)
+            group = None if self._patient is None else _group(row, self._patient)
         except RowError as error:
             self.fault(place, str(error))
+        else:
+            self.take(record, group)
 
-    def take(self, record: Record) -> None:
-        """Take a record that was made of a row elsewhere; all must have one shape."""
+    def take(self, record: Record, group: str | None = None) -> None:
+        """Take a record that was made of a row elsewhere; all must have one shape.
+
+        Args:
+            record: the record.
+            group: whom it is about; given of all records or of none.
+        """
         self._records.append(record)
+        if group is not None:
+            self._groups.append(group)
 
-    def corpus(self, sha256: str) -> Corpus:
-        """The records as a corpus.
+    def raise_faults(self) -> None:
+        """Raise what was noted.
 
         Raises:
-            CorpusError: there were faults (the first few are named, and how many there are), or no record.
+            CorpusError: there were faults; the first few are named, and how many there are.
         """
         if self._count:
             more = self._count - len(self._faults)
@@ -199,9 +211,17 @@ class Gathering:
             raise CorpusError(
                 f"{self.source} cannot be used, nothing was read from it:\n" + "\n".join(self._faults) + tail
             )
+
+    def corpus(self, sha256: str) -> Corpus:
+        """The records as a corpus.
+
+        Raises:
+            CorpusError: there were faults (the first few are named, and how many there are), or no record.
+        """
+        self.raise_faults()
         if not self._records:
             raise CorpusError(f"{self.source} is empty: it holds no record")
-        return Corpus(tuple(self._records), self.source, sha256, tuple(self._left_out))
+        return Corpus(tuple(self._records), self.source, sha256, tuple(self._left_out), tuple(self._groups))
 
     def _record(self, place: str, row: Mapping[str, Any]) -> Record:
         columns = self._columns or columns_of(row)
@@ -251,6 +271,14 @@ class Gathering:
         if role not in ROLES:
             raise RowError(f"{field}.role is {shown_names((role,))}; allowed: {', '.join(ROLES)}")
         return Message(role, checked_text(value["content"], f"{field}.content"))
+
+
+def _group(row: Mapping[str, Any], column: str) -> str:
+    """Whom a row is about."""
+    value = row.get(column)
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise RowError(f"{column!r} says of nobody whom the row is about: it must hold a name or a number")
+    return str(value)
 
 
 def _image(value: object) -> str | None:

