@@ -15,6 +15,7 @@ from davylamp.cli.compare import compare
 from davylamp.cli.constructions import constructions
 from davylamp.cli.goldfish import goldfish
 from davylamp.cli.kappa import kappa
+from davylamp.cli.landscape import landscape
 from davylamp.cli.matrix import matrix
 from davylamp.cli.output import plain
 from davylamp.cli.plan import plan
@@ -67,6 +68,7 @@ app.command()(unlearn)
 app.command()(audit)
 app.command()(constructions)
 app.command()(matrix)
+app.command()(landscape)
 app.command()(compare)
 app.command()(report)
 app.command()(run)

@@ -87,7 +87,7 @@ def audit_step(folder: RunFolder, request: AuditRequest, reporter: Reporter = QU
     training = read_training(folder)
     if request.model is None:
         check_own_model(folder, training, manifest)
-    release, renderer, weights = _release(folder, request, training)
+    release, renderer, weights = open_release(folder, request, training)
     request = replace(request, spec=with_training_claim(request.spec, training, weights))
     # Before anything is read, so that a reference that does not fit costs no reading.
     reference = _reference(request, release)
@@ -187,9 +187,22 @@ def _check_reference(request: AuditRequest) -> None:
         raise InputError(faults)
 
 
-def _release(
+def open_release(
     folder: RunFolder, request: AuditRequest, training: Mapping[str, Any]
 ) -> tuple[LocalRelease, Renderer, str]:
+    """Load the model that is asked.
+
+    Args:
+        folder: the run, whose own model it is if the request names none.
+        request: which model, and how.
+        training: what the run's ``training.json`` holds.
+
+    Returns:
+        The release, a renderer of records as its training wrote them, and the hash of its weights.
+
+    Raises:
+        ModelError: the checkpoint cannot be used.
+    """
     from davylamp.release.loader import load_model, load_tokenizer
     from davylamp.release.local import LocalRelease
     from davylamp.release.sources import resolve

@@ -24,6 +24,7 @@ from davylamp.corpora.spec import CorpusSpec
 from davylamp.errors import Fault, RecipeError
 from davylamp.measures.extraction import ExtractionSettings
 from davylamp.measures.kappa import KappaSettings
+from davylamp.measures.landscape.spec import LandscapeSpec
 from davylamp.measures.membership import MembershipSettings
 from davylamp.measures.probes import Probe
 from davylamp.measures.unseen import UnseenSettings, unseen_faults
@@ -165,6 +166,7 @@ class Recipe(_Strict):
         clean: also train without canaries, to see what they cost.
         protect: what is done to the planted rows before training, in this order; that a server is named here allows
             rows to be sent to it.
+        landscape: read what compares interventions of every model, and of the untrained one; nothing if none.
         variants: runs that differ in some keys of ``plan``, ``training`` and ``protect``, by name: dotted keys and
             their values.
             Each arm and seed is run once for each variant.
@@ -181,6 +183,7 @@ class Recipe(_Strict):
     arms: Literal["apart", "together"] = "apart"
     clean: bool = False
     protect: Interventions = ()
+    landscape: LandscapeSpec | None = None
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @model_serializer(mode="wrap")
@@ -189,6 +192,8 @@ class Recipe(_Strict):
         data: dict[str, Any] = write(self)
         if not self.protect:
             data.pop("protect", None)
+        if self.landscape is None:
+            data.pop("landscape", None)
         return data
 
     @model_validator(mode="after")
@@ -204,6 +209,10 @@ class Recipe(_Strict):
             yield f"seeds {list(self.seeds)} name a seed twice"
         if self.clean and self.utility is None:
             yield "clean trains without canaries to compare utility, but there is no utility"
+        if self.landscape is not None and self.arms == "apart" and len(self.plan.arms) > 1:
+            yield "landscape compares models of the same canaries: name one arm in plan.arms, or arms: together"
+        if self.landscape is not None and "none" in self.variants:
+            yield "variants: the name 'none' is taken by the untrained model of landscape"
 
     def _fitting_faults(self, plan: Plan, training: TrainingSpec) -> Iterator[str]:
         """What does not fit together in the recipe, or in a variant with its own plan and training."""
@@ -329,6 +338,9 @@ def _missing_files(recipe: Recipe) -> Iterable[Fault]:
     corpora = {"corpus.path": recipe.corpus.path}
     if recipe.utility is not None:
         corpora["utility.corpus.path"] = recipe.utility.corpus.path
+    if recipe.landscape is not None:
+        corpora["landscape.held_out.path"] = recipe.landscape.held_out.path
+        corpora["landscape.test.path"] = None if recipe.landscape.test is None else recipe.landscape.test.path
     for field, path in corpora.items():
         if path is not None and not path.is_file():
             yield Fault(field, str(path), "a file that exists", f"Give it as {field}=FILE.")

@@ -21,6 +21,7 @@ from davylamp.canaries.drafts import places
 from davylamp.canaries.plant import background
 from davylamp.errors import PlantingError, RunFolderError, TrainingError
 from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
+from davylamp.measures.landscape.model import FILE as LANDSCAPE
 from davylamp.protect.corpus.result import PROTECTED, PROTECTION
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
@@ -29,6 +30,7 @@ from davylamp.runs.folder import RunFolder, digest, locked
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.runs.workers import end_with_parent
 from davylamp.studies import auditing, constructing, steps
+from davylamp.studies.landscape import UNTRAINED, LandscapeRequest, landscape_step
 from davylamp.studies.protecting import ProtectRequest, protect_step
 from davylamp.studies.recipe import Recipe
 from davylamp.studies.shadow_request import ShadowRequest
@@ -166,7 +168,8 @@ class Task:
         recipe: the recipe.
         folder: the run's folder.
         plan: what is planted; nothing for the base model.
-        kind: ``audit`` plants, trains and audits; ``clean`` trains without canaries; ``base`` does not train.
+        kind: ``audit`` plants, trains and audits; ``clean`` trains without canaries; ``base`` does not train;
+            ``untrained`` plants and asks the model as it came for the canaries.
         threads: threads of torch.
         variant: the recipe's variant, if it has any.
     """
@@ -174,7 +177,7 @@ class Task:
     recipe: Recipe
     folder: Path
     plan: Plan
-    kind: Literal["audit", "clean", "base"]
+    kind: Literal["audit", "clean", "base", "untrained"]
     threads: int | None = None
     variant: str | None = None
 
@@ -204,12 +207,24 @@ def tasks_of(recipe: Recipe, out: Path, threads: int | None = None) -> Iterator[
                     yield Task(own, runs / name, plan, "clean", threads, variant)
     if recipe.utility is not None:
         yield Task(recipe, runs / "base", recipe.plan, "base", threads)
+    if recipe.landscape is not None:
+        yield from _untrained(recipe, runs, threads)
+
+
+def _untrained(recipe: Recipe, runs: Path, threads: int | None) -> Iterator[Task]:
+    """The model as it came, asked for the canaries of each seed."""
+    rows = None if recipe.training.packing else recipe.training.rows_per_update
+    for seed in recipe.seeds:
+        plan = recipe.plan.model_copy(update={"seed": seed, "rows_per_update": rows})
+        # As a run of one arm has it, so that its canaries are the same.
+        plan = plan if recipe.arms == "together" else plan.only(next(iter(plan.arms)))
+        yield Task(recipe, runs / f"{UNTRAINED}-s{seed}", plan, "untrained", threads)
 
 
 def carry_out(task: Task, reporter: Reporter = QUIET) -> dict[str, float]:
     """Carry out what is still to do of one run; returns the wall time in seconds of each step done."""
     work = _Work(task, reporter)
-    {"audit": work.audit, "clean": work.clean, "base": work.base}[task.kind]()
+    {"audit": work.audit, "clean": work.clean, "base": work.base, "untrained": work.untrained}[task.kind]()
     return work.seconds
 
 
@@ -263,6 +278,27 @@ class _Work:
                 auditing.audit_step(folder, request, self._reporter)
         if task.plan.constructions:
             self._constructions(key)
+        self._landscape(key, None, task.variant)
+
+    def untrained(self) -> None:
+        """Plant, and ask the model as it came."""
+        key = {"corpus": self._corpus.sha256, "plan": self._task.plan.model_dump(mode="json"), **self._training_key()}
+        with self._step("plant", key, self._folder.planted, self._folder.manifest) as todo:
+            if todo:
+                steps.plant_step(self._folder, self._corpus, self._task.plan, self._maker(), replace=True)
+        self._landscape(key, self._recipe.model, UNTRAINED)
+
+    def _landscape(self, key: Mapping[str, Any], model: str | None, name: str | None) -> None:
+        """Read what compares interventions, where the recipe asks for it."""
+        spec = self._recipe.landscape
+        if spec is None:
+            return
+        key = {**key, "landscape": spec.model_dump(mode="json"), "name": name}
+        with self._step("landscape", key, self._folder.path / LANDSCAPE) as todo:
+            if todo:
+                style = None if model is None else self._recipe.training.style
+                request = LandscapeRequest(spec, model, name=name, style=style, threads=self._task.threads)
+                landscape_step(self._folder, request, self._reporter)
 
     def _protecting(self) -> ProtectRequest:
         """The recipe's interventions; what is sent where is said, and allowed, since the recipe names the server."""

@@ -1,0 +1,163 @@
+"""Reading the landscape of one model: every canary's secret by two prompts, and records that it never saw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from davylamp.canaries.manifest import Manifest
+from davylamp.corpora.records import Corpus
+from davylamp.errors import ScoringError
+from davylamp.measures.exposure import Exposure
+from davylamp.measures.landscape.model import Leak, Role, Text
+from davylamp.measures.landscape.spec import LandscapeSpec
+from davylamp.measures.landscape.texts import questions, records_tokens
+from davylamp.measures.probes import Probe, probed, secret_tokens
+from davylamp.release.base import Access, Release, require
+from davylamp.rendering.render import Renderer
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.scoring.tokens import SecretTokens, TokenScorer, TokenScores
+from davylamp.scoring.tokens_decoding import GREEDY
+
+TOGETHER = 64
+"""Records that are handed over at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of one model.
+
+    Attributes:
+        canaries: every canary that is asked for.
+        held_out: every held-out record.
+        medication: the last item of every test record that has one.
+        notes: what a reader must know, a sentence each.
+    """
+
+    canaries: tuple[Leak, ...]
+    held_out: tuple[Text, ...]
+    medication: tuple[Text, ...]
+    notes: tuple[str, ...]
+
+
+class LandscapeMeasure:
+    """What a model leaks, and what it is still good for (P3, Fig. 1, 2 and Table 3).
+
+    Of each canary: the log-probability of its secret after the record cut before it (verbatim) and after a question
+    (semantic), whether greedy decoding says it, and its exact rank among the secrets that no canary holds. Of records
+    that no model was trained on: the log-probability of all their tokens, and of their last item. Sums are taken in
+    float64 of the release's log-probabilities. One pass reads verbatim and greedy, and one record is read once
+    whatever is asked of it.
+    """
+
+    name = "landscape"
+    channel = "the record's own prefix, and a question"
+    access = (Access.LOGPROBS, Access.CONDITIONALS)
+
+    def __init__(
+        self, manifest: Manifest, renderer: Renderer, spec: LandscapeSpec, held_out: Corpus, test: Corpus
+    ) -> None:
+        """Lay out what will be scored, so that what does not fit costs no reading.
+
+        Args:
+            manifest: what was planted.
+            renderer: renders as training did.
+            spec: how to read.
+            held_out: records that no model was trained on.
+            test: records whose last item is predicted.
+
+        Raises:
+            InputError: the pool is too large, or nobody knows whom a canary's record is about.
+            ScoringError: there is no record, or none has a last item.
+        """
+        self._manifest, self._spec = manifest, spec
+        self._exposure = Exposure(manifest, renderer, spec.pool)
+        self._verbatim = secret_tokens(manifest, renderer, probed(manifest, (Probe.HIDDEN,)))
+        self._questions = questions(manifest, renderer, spec)
+        for name, corpus in (("held-out", held_out), ("test", test)):
+            if not corpus.records:
+                raise ScoringError(f"there is no {name} record in {corpus.source}")
+        self._held_out = [each for each, _ in records_tokens(held_out.records, renderer, spec.item, "held-out")]
+        tokens = records_tokens(test.records, renderer, spec.item, "test")
+        self._items = [each for each, has_item in tokens if has_item]
+        if not self._items:
+            raise ScoringError(f"none of the {len(tokens):,} test records of {test.source} has a last item (item)")
+        left = len(tokens) - len(self._items)
+        self._notes = (
+            (f"{left:,} of {len(tokens):,} test records of {test.source} have no last item and are left out.",)
+            if left
+            else ()
+        )
+
+    def measure(self, release: Release, reporter: Reporter = QUIET) -> Reading:
+        """Read a model.
+
+        Args:
+            release: the model.
+            reporter: shows progress.
+
+        Raises:
+            AccessError: the release gives too little.
+            ScoringError: a canary or a record cannot be scored; names it.
+        """
+        require(release, self.name, *self.access)
+        bits = {
+            (reading.canary, reading.measure): reading.value
+            for reading in self._exposure.measure(release, (Probe.HIDDEN,), reporter)
+        }
+        verbatim = _scored(TokenScorer([GREEDY]), release, self._verbatim, "verbatim", reporter)
+        plain = TokenScorer()
+        semantic = _scored(plain, release, self._questions, "semantic", reporter)
+        # A record that is asked for its item is read whole already.
+        whole = {each.ids: each for each in (*self._held_out, *self._items)}
+        texts = dict(zip(whole, _scored(plain, release, [*whole.values()], "records", reporter), strict=True))
+        return Reading(
+            tuple(self._leaks(bits, verbatim, semantic)),
+            tuple(_text(texts[each.ids], (1, len(each.ids)), each.name) for each in self._held_out),
+            tuple(_text(texts[each.ids], each.secret, each.name) for each in self._items),
+            self._notes,
+        )
+
+    def _leaks(
+        self, bits: Mapping[tuple[str, str], float], verbatim: Sequence[TokenScores], semantic: Sequence[TokenScores]
+    ) -> list[Leak]:
+        found = []
+        for canary, own, asked in zip(self._manifest.measured(), verbatim, semantic, strict=True):
+            role: Role = "positive" if canary.role == "positive" else "focus" if canary.dose else "twin"
+            secret, answer = _text(own, own.secret, canary.id), _text(asked, asked.secret, canary.id)
+            found.append(
+                Leak(
+                    id=canary.id,
+                    role=role,
+                    dose=canary.dose,
+                    verbatim=secret.nats,
+                    tokens=secret.tokens,
+                    semantic=answer.nats,
+                    semantic_tokens=answer.tokens,
+                    exposure=max(0.0, bits[canary.id, "exposure"]),
+                    rank=bits[canary.id, "rank"],
+                    candidates=self._exposure.candidates,
+                    greedy=math.isfinite(own.emission[GREEDY]),
+                )
+            )
+        return found
+
+
+def _scored(
+    scorer: TokenScorer, release: Release, records: Sequence[SecretTokens], name: str, reporter: Reporter
+) -> list[TokenScores]:
+    found: list[TokenScores] = []
+    with reporter.task(name, len(records)) as advance:
+        for start in range(0, len(records), TOGETHER):
+            some = records[start : start + TOGETHER]
+            found += scorer.score(release, some)
+            advance(len(some))
+    return found
+
+
+def _text(scores: TokenScores, span: tuple[int, int], name: str) -> Text:
+    nats = -scores.log_likelihood(span)
+    if not math.isfinite(nats):
+        raise ScoringError(f"{name}: the model gives one of its tokens no probability at all, so it has no perplexity")
+    return Text(tokens=span[1] - span[0], nats=nats + 0.0)

@@ -1,0 +1,149 @@
+"""The step that reads the landscape of a run's model: what it leaks, value by value, and what it is good for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from davylamp import __version__
+from davylamp.canaries import Manifest
+from davylamp.errors import Fault, InputError
+from davylamp.measures.landscape.measure import LandscapeMeasure
+from davylamp.measures.landscape.model import FILE, Base, Landscape, Source
+from davylamp.measures.landscape.spec import LandscapeSpec
+from davylamp.measures.landscape.texts import asked_as
+from davylamp.rendering.render import Style
+from davylamp.runs.folder import RunFolder
+from davylamp.runs.progress import QUIET, Reporter
+from davylamp.studies.auditing import AuditRequest, open_release
+from davylamp.studies.recipe import AuditSpec
+from davylamp.studies.steps import check_own_model, read_training
+
+UNTRAINED, DIRECT = "none", "direct"
+"""Names of a model that was not trained, and of one that was trained on the planted rows as they are."""
+NAME = re.compile(r"[^\s\x00-\x1f][^\x00-\x1f]{0,59}")
+
+
+@dataclass(frozen=True, slots=True)
+class LandscapeRequest:
+    """Which model is read, and how.
+
+    Attributes:
+        spec: how.
+        model: the checkpoint; the folder's own ``model/`` if none.
+        base: the model under an unmerged adapter; the one it was trained on if none.
+        name: what was done to protect the secrets, in a word; worked out of the run's files if none.
+        style: how records are rendered; what training used if none.
+        chat_template: file of a chat template, where the tokenizer has none.
+        threads: threads of torch; chosen by the model's size if none.
+    """
+
+    spec: LandscapeSpec
+    model: str | None = None
+    base: str | None = None
+    name: str | None = None
+    style: Style | None = None
+    chat_template: Path | None = None
+    threads: int | None = None
+
+
+def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Reporter = QUIET) -> Landscape:
+    """Read a model once for everything that compares interventions; writes ``landscape.json``.
+
+    Args:
+        folder: a run that was planted.
+        request: which model, and how.
+        reporter: shows progress.
+
+    Raises:
+        InputError: the name is none, or nobody knows what was done to the model and no name is given.
+        ManifestError: there is no manifest, or the folder's own model was trained on rows of another.
+        ModelError: the checkpoint cannot be used.
+        RunFolderError: there is no model.
+        CorpusError: records cannot be read.
+        ScoringError: a canary or a record cannot be scored.
+        StorageError: it cannot be written.
+    """
+    if request.name is not None and not NAME.fullmatch(request.name):
+        raise InputError(Fault("--name", request.name, "1 to 60 characters in one line, not beginning with a space"))
+    manifest = Manifest.load(folder.manifest)
+    training = read_training(folder)
+    if request.model is None:
+        check_own_model(folder, training, manifest)
+    spec = request.spec
+    held_out = spec.held_out.load()
+    test = held_out if spec.test is None else spec.test.load()
+    how = AuditRequest(
+        model=request.model,
+        base=request.base,
+        style=request.style,
+        chat_template=request.chat_template,
+        spec=AuditSpec(dtype=spec.dtype, memory_mb=spec.memory_mb),
+        threads=request.threads,
+    )
+    release, renderer, weights = open_release(folder, how, training)
+    name, steps, base = _done(request, training, weights, release.name)
+    read = LandscapeMeasure(manifest, renderer, spec, held_out, test).measure(release, reporter)
+    found = Landscape(
+        davylamp_version=__version__,
+        planted_sha256=manifest.planted_sha256,
+        release=release.name,
+        weights_sha256=weights,
+        base=base,
+        intervention=name,
+        steps=steps,
+        seed=manifest.plan.seed,
+        question=f"{spec.question} | {spec.answer} ({asked_as(renderer)})",
+        item=spec.item,
+        held_out_source=Source(name=held_out.source, sha256=held_out.sha256),
+        test_source=Source(name=test.source, sha256=test.sha256),
+        canaries=read.canaries,
+        held_out=read.held_out,
+        medication=read.medication,
+        notes=read.notes,
+    )
+    found.save(folder.path / FILE)
+    return found
+
+
+def _done(
+    request: LandscapeRequest, training: Mapping[str, Any], weights: str, model: str
+) -> tuple[str, tuple[str, ...], Base | None]:
+    """What was done to a model: its name, the steps, and what training began from.
+
+    Raises:
+        InputError: nobody knows.
+    """
+    trained_on = training.get("model", {})
+    base = Base(name=str(trained_on.get("name")), weights_sha256=str(trained_on["sha256"])) if trained_on else None
+    if base is not None and weights == base.weights_sha256:
+        return request.name or UNTRAINED, (), base
+    if request.name == UNTRAINED and not training:
+        return UNTRAINED, (), Base(name=model, weights_sha256=weights)
+    if training.get("trained_sha256") == weights:
+        steps = tuple(_steps(training))
+        return request.name or "+".join(name for name, _ in steps) or DIRECT, tuple(said for _, said in steps), base
+    if request.name is None:
+        fix = "davylamp's own training made another model than this one: give --name NAME, or --name none if untrained."
+        raise InputError(Fault("--name", None, "what was done to this model, in a word", fix))
+    return request.name, (request.name,), base
+
+
+def _steps(training: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What protected the secrets in a training, in order: a word for each, and the same with its settings."""
+    for step in training.get("protection", {}).get("steps", ()):
+        # A step that writes in several ways is named by the way.
+        name = str(step["settings"].get("kind") or step["name"])
+        yield name, _said(name, step["settings"])
+    for key, name in (("goldfish", "goldfish"), ("dp", "dp_sgd")):
+        settings = training["spec"].get(key)
+        if settings is not None:
+            yield name, _said(name, settings)
+
+
+def _said(name: str, settings: Mapping[str, Any]) -> str:
+    kept = (f"{key}={value}" for key, value in settings.items() if value is not None and key not in ("name", "kind"))
+    return " ".join([name, *kept])

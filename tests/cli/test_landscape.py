@@ -1,0 +1,138 @@
+"""``davylamp landscape`` and a recipe that asks for it: from a planted file to a comparison."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from davylamp.canaries import Manifest
+from davylamp.measures.landscape.model import Landscape
+from davylamp.verdict.frontier_model import Frontier
+from support.recipes import tiny_plan, tiny_recipe, write_corpus, write_yaml
+from support.tiny_models import build_tiny
+
+QUESTION = "What is the reference? It begins with {first}."
+TRAINING = ("batch_size=4", "learning_rate=0.01", "precision=float32", "epochs=2")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("landscape")
+    write_corpus(folder / "rows.jsonl", 24, "text")
+    write_corpus(folder / "held.jsonl", 5, "text")
+    build_tiny(folder / "base", seed=1)
+    plan = tiny_plan(arms={"redacted": {"context": "redacted"}})
+    plan["templates"] = [{"prompt": "to {name}: ", "completion": "Dear {name}, ref {secret}."}]
+    write_yaml(folder / "plan.yaml", plan)
+    return folder
+
+
+@pytest.fixture
+def run(davylamp, place, tmp_path) -> Path:
+    assert davylamp("plant", place / "rows.jsonl", "--plan", place / "plan.yaml", "--out", tmp_path / "run")[0] == 0
+    return tmp_path / "run"
+
+
+def read(davylamp, place, run, *options):
+    item = r"item=(\w+)\W*$"
+    held = ("--held-out", place / "held.jsonl", "--question", QUESTION)
+    return davylamp("landscape", run, item, *held, "-q", *options)
+
+
+def test_untrained_and_trained_models_are_read_and_compared(davylamp, place, run, tmp_path) -> None:
+    code, out, err = read(davylamp, place, run, "--model", place / "base", "--name", "none")
+    assert code == 0, err
+    assert "verbatim perplexity" in out
+    none = Landscape.load(run / "landscape.json")
+    assert (none.intervention, none.steps) == ("none", ())
+    assert none.base is not None
+    assert none.base.weights_sha256 == none.weights_sha256
+    none.save(tmp_path / "none" / "landscape.json")
+
+    for name, more in (("direct", ()), ("goldfish", ("goldfish.k=3", "goldfish.h=2"))):
+        assert davylamp("train", run, *TRAINING, *more, "--model", place / "base", "-q")[0] == 0
+        code, out, err = read(davylamp, place, run, "--json")
+        assert code == 0, err
+        found = Landscape.load(run / "landscape.json")
+        assert json.loads(out) == found.model_dump(mode="json")
+        assert found.intervention == name
+        assert found.base == none.base.model_copy(update={"name": found.base.name if found.base else ""})
+        found.save(tmp_path / name / "landscape.json")
+        if name == "goldfish":
+            assert "k=3" in found.steps[0]
+    code, _, err = davylamp(
+        "compare", tmp_path / "none", tmp_path / "direct", tmp_path / "goldfish", "--out", tmp_path / "frontier.json"
+    )
+    assert code == 0, err
+    rows = Frontier.load(tmp_path / "frontier.json").rows
+    assert [row.intervention for row in rows] == ["none", "direct", "goldfish"]
+    # Training on these very rows lowers their perplexity: the held-out ones are drawn alike.
+    assert rows[1].values["held_out_perplexity"].value < rows[0].values["held_out_perplexity"].value
+
+
+def test_a_landscape_holds_no_secret(davylamp, place, run) -> None:
+    assert read(davylamp, place, run, "--model", place / "base", "--name", "none")[0] == 0
+    text = (run / "landscape.json").read_text()
+    for canary in Manifest.load(run / "manifest.json").canaries:
+        assert canary.secret not in text
+
+
+def test_a_model_that_nobody_knows_must_be_named(davylamp, place, run) -> None:
+    code, _, err = read(davylamp, place, run, "--model", place / "base")
+    assert code == 2
+    assert "--name" in err
+    code, _, err = read(davylamp, place, run, "--model", place / "base", "--name", " x")
+    assert code == 2
+    assert "60 characters" in err
+    assert read(davylamp, place, run, "--model", place / "base", "--name", "elsewhere")[0] == 0
+    assert Landscape.load(run / "landscape.json").base is None
+
+
+def test_bad_input_says_what_is_allowed(davylamp, place, run, tmp_path) -> None:
+    code, _, err = read(davylamp, place, run)
+    assert code == 2
+    assert "davylamp train" in err
+    code, _, err = davylamp("landscape", run, "item=(", "question={who}", "--held-out", place / "held.jsonl")
+    assert code == 2
+    assert "regular expression" in err
+    assert "who" in err
+    code, _, err = davylamp("landscape", run)
+    assert code == 2
+    assert "held_out" in err
+    code, _, err = davylamp(
+        "landscape", run, "--model", place / "base", "--name", "none", "--held-out", place / "held.jsonl"
+    )
+    assert code == 2
+    assert "landscape.subject" in err
+    assert not (run / "landscape.json").exists()
+
+
+@pytest.mark.slow
+def test_a_recipe_reads_every_variant_and_the_untrained_model(davylamp, place, tmp_path) -> None:
+    plan = tiny_plan(arms={"redacted": {"context": "redacted"}})
+    plan["templates"] = [{"prompt": "to {name}: ", "completion": "Dear {name}, ref {secret}."}]
+    recipe = tiny_recipe(
+        place / "rows.jsonl",
+        place / "base",
+        plan=plan,
+        variants={"direct": {}, "goldfish": {"training.goldfish": {"k": 3, "h": 2}}},
+        landscape={
+            "held_out": {"path": str(place / "held.jsonl")},
+            "question": QUESTION,
+            "item": r"(\w+)\W*$",
+        },
+        seeds=[0, 1],
+    )
+    recipe.pop("utility")
+    path = write_yaml(tmp_path / "recipe.yaml", recipe)
+    code, _, err = davylamp("run", path, "--out", tmp_path / "out", "-q", "--jobs", "1")
+    assert code == 0, err
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    names = [row["intervention"] for row in report["frontier"]["rows"]]
+    assert names == ["none", "direct", "goldfish"]
+    assert report["frontier"]["seeds"] == [0, 1]
+    code, out, _ = davylamp("run", path, "--out", tmp_path / "out", "-q", "--json")
+    assert code == 0
+    assert json.loads(out)["seconds"] == {}
