@@ -81,7 +81,7 @@ def test_words_around_a_pair_keep_its_image(tmp_path: Path) -> None:
             {"hub": "a/b", "format": "tatqa", "columns": {"text": "t"}, "hub_columns": {"text": "t"}},
             "leave out columns and hub_columns",
         ),
-        ({"path": "a.jsonl", "format": "squad"}, "'rows' or 'tatqa'"),
+        ({"path": "a.jsonl", "format": "squad"}, "'rows', 'tatqa' or 'clinical'"),
         ({"path": "a.jsonl", "max_chars": 0}, "greater than or equal to 1"),
     ],
 )

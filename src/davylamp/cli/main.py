@@ -21,6 +21,7 @@ from davylamp.cli.output import plain
 from davylamp.cli.plan import plan
 from davylamp.cli.plant import plant
 from davylamp.cli.protect import protect
+from davylamp.cli.records import records
 from davylamp.cli.report import report
 from davylamp.cli.run import run
 from davylamp.cli.shadows import shadows
@@ -58,6 +59,7 @@ def _root(
     pass
 
 
+app.command()(records)
 app.add_typer(plan, name="plan")
 app.command()(plant)
 app.command()(protect)
