@@ -63,6 +63,17 @@ def test_membership_is_held_against_plain_text_by_the_score_named_before():
     assert judge(MEMBERSHIP, unresolved) == ("too few pairs", "4 tokens: too few twins to resolve the rate")
 
 
+def test_lira_has_a_shape_where_every_cell_has_one():
+    with_lira = [
+        each.model_copy(update={"lira": each.scores[0].model_copy(update={"name": "lira_online"})}) for each in cells()
+    ]
+    shapes = shapes_of([seed_result(with_lira)], "reference", None)
+    assert len(shapes) == 7
+    assert shapes[2].word == "held"
+    assert "0.050 (1 of 20" in shapes[2].checks[0].statement
+    assert len(shapes_of([seed_result([*with_lira[:-1], cells()[-1]])], "reference", None)) == 6
+
+
 def test_attenuation_is_the_ratio_of_the_means_at_c():
     word, told = judge(ATTENUATION, cells(trigger=cell("trigger", 4, behind=20, memh=(0.1,))))
     assert word == "held"

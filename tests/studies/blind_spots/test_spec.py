@@ -47,6 +47,8 @@ def test_data_is_text_or_rows(tmp_path):
         (["camouflage.k=16"], ["must be below v"]),
         (["gated.copies=2"], ["copies"]),
         (["score=rank"], ["score"]),
+        (["shadows=5"], ["shadows"]),
+        (["shadows=16"], ["rows that twins of constructions take in shadows"]),
         (["nothing=1"], ["nothing"]),
         (["unlearning.npo.rounds=0"], ["unlearning.npo.rounds"]),
         (["unlearning.graddiff.beta=1"], ["beta is NPO's"]),
@@ -66,5 +68,5 @@ def test_a_plan_says_what_would_be_run():
     told = plan(["dp.pairs=3"], None)
     assert "seeds 0, 1, 2" in told.lines[0]
     assert "graddiff and npo unlearning" in told.lines[2]
-    assert told.lines[3] == "dp-calibration pairs=3"
+    assert told.lines[3] == "dp-calibration choices=[2, 4] pairs=3"
     assert told.recipe["model"] == "embedded"

@@ -122,3 +122,31 @@ def test_no_claim_is_violated_and_without_noise_it_would_have_been(tmp_path, cap
     assert cells[0.25, 1]["without_noise_exceeds"]
     assert not any(cell["violated"] for cell in cells.values())
     assert "could have shown a violation" in capsys.readouterr().out
+
+
+def test_a_guesser_with_few_choices_is_read_against_them():
+    recipe, claims = load_recipe([*SMALL, "choices=[2,9]"]), {1.0: pure_dp(1.0)}
+    cells = entropy_cells(recipe, pairs_of(1.0, 0.1) + pairs_of(None, 0.4), claims)
+    rows = [cell for cell in cells if cell.epsilon == 1.0 and cell.copies == 2]
+    assert [(cell.bits, cell.kappa) for cell in rows] == [
+        (pytest.approx(math.log2(10)), 0.1),
+        (pytest.approx(4 * math.log2(10)), pytest.approx(1e-4)),
+        (1.0, 0.5),
+        (pytest.approx(math.log2(9)), pytest.approx(1 / 9)),
+    ]
+    # Every true digit of k = 2 has 0.3 against 0.078 of each other one, whichever of them are the choices.
+    assert [cell.extracted for cell in rows[2:]] == [4, 4]
+    assert all(cell.bound == pytest.approx(extraction_bound(claims[1.0], cell.kappa, 2)) for cell in rows)
+
+
+def test_choices_are_uniform_over_what_the_guesser_knows():
+    # A model that always says the lowest digit is no better than a guesser: with the true
+    # one drawn uniformly, of two choices the lower one is right half of the time. 4,000 canaries: 4 errors are 0.032.
+    digits = np.random.default_rng(0).integers(10, size=(4000, 4))
+    flat = np.tile(np.log(np.linspace(0.19, 0.01, 10)), (4000, 4, 1))
+    pair = Pair(1.0, np.ones(4000, dtype=int), digits, flat, flat)
+    recipe = load_recipe([*SMALL, "copies=[1]", "choices=[2,4]"])
+    cells = entropy_cells(recipe, [pair], {1.0: pure_dp(1.0)})
+    assert [cell.extracted / cell.trials for cell in cells[-2:]] == pytest.approx([1 / 2, 1 / 4], abs=0.032)
+    # The likeliest digit is the lowest one here, so that the model is the guesser.
+    assert [cell.extracted for cell in cells[-2:]] == [cell.guessed for cell in cells[-2:]]

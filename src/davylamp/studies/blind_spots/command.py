@@ -33,6 +33,8 @@ def _planned(recipe: BlindSpotsRecipe) -> list[str]:
         f"in plain text and behind a trigger; {recipe.twins} twins of each",
         f"then {methods} unlearning",
     ]
+    if recipe.shadows:
+        lines.append(f"{recipe.shadows} shadows of each seed")
     if recipe.dp is not None:
         lines.append(f"dp-calibration {' '.join(recipe.dp_overrides)}".rstrip())
     return lines

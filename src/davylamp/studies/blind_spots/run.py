@@ -26,9 +26,11 @@ from davylamp.studies.blind_spots.spec import BlindSpotsRecipe
 from davylamp.studies.dp_calibration import command as dp_calibration
 from davylamp.studies.machine import versions
 from davylamp.studies.matrix import matrix_step
+from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.unlearning import UnlearnRequest, unlearn_step
 from davylamp.studies.unlearning_result import FILE as UNLEARNING_FILE
 from davylamp.studies.unlearning_result import UnlearningResult
+from davylamp.training.shadows import ShadowSpec
 
 _DP_NUMBERS = "dp_calibration.json"
 
@@ -169,11 +171,16 @@ class _Seed:
         return key
 
     def _read(self, key: Mapping[str, Any]) -> ConstructionsResult:
-        path = self._folder.path / CONSTRUCTIONS_FILE
-        with self._step("read", {**key, "reading": self._recipe.reading.model_dump(mode="json")}, path) as todo:
+        path, count, shadows = self._folder.path / CONSTRUCTIONS_FILE, self._recipe.shadows, None
+        asked: dict[str, Any] = {**key, "reading": self._recipe.reading.model_dump(mode="json")}
+        if count:
+            asked["shadows"] = count
+            spec = ShadowSpec(shadows=count)
+            shadows = ShadowRequest(spec=spec, corpus=self._corpus, jobs=1, threads=self._threads)
+        with self._step("read", asked, path) as todo:
             if todo:
                 request = constructing.ConstructionsRequest(
-                    self._recipe.model, settings=self._recipe.reading, threads=self._threads
+                    self._recipe.model, settings=self._recipe.reading, shadows=shadows, threads=self._threads
                 )
                 constructing.constructions_step(self._folder, request, self._reporter)
         return ConstructionsResult.load(path)

@@ -30,6 +30,8 @@ def shapes_of(seeds: Sequence[SeedResult], score: str, dp: Mapping[str, Any] | N
         dp: what ``dp_calibration.json`` holds; its two shapes are left out without it.
     """
     found = [extraction(seeds), membership(seeds, score), attenuation(seeds)]
+    if all(cell.lira is not None for seed in seeds for cell in seed.read.cells):
+        found.insert(2, lira(seeds))
     found += [unlearning(seeds, method) for method in seeds[0].unlearned]
     if dp is not None:
         found += [dp_cells(dp), entropy_floor(dp)]
@@ -72,9 +74,7 @@ def membership(seeds: Sequence[SeedResult], score: str) -> ShapeFound:
     for tokens in lengths_of(seeds):
         naive, trigger = (tprs(_cells(seeds, kind, tokens)) for kind in ("naive", "trigger"))
         if score not in naive or score not in trigger:
-            checks.append(
-                Checked(statement=f"{_tokens(tokens)}: too few twins to resolve the rate", held=False, few=True)
-            )
+            checks.append(_unresolved(tokens))
             continue
         ours, plain = trigger[score], naive[score]
         best = max(trigger, key=lambda name: trigger[name].successes)
@@ -96,6 +96,42 @@ def membership(seeds: Sequence[SeedResult], score: str) -> ShapeFound:
         None,
         checks,
     )
+
+
+def lira(seeds: Sequence[SeedResult]) -> ShapeFound:
+    """The likelihood ratio of shadows at c."""
+    checks = []
+    for tokens in lengths_of(seeds):
+        read = [
+            [cell.lira for cell in _cells(seeds, kind, tokens) if cell.lira is not None]
+            for kind in ("trigger", "naive")
+        ]
+        rates = [[each.tpr for each in scores if each.tpr is not None] for scores in read]
+        if not all(rates):
+            checks.append(_unresolved(tokens))
+            continue
+        ours, plain = pooled(rates[0]), pooled(rates[1])
+        p = fewer(ours, plain)
+        areas = " and ".join("/".join(_area(each) for each in scores) for scores in read)
+        checks.append(
+            Checked(
+                statement=(
+                    f"{_tokens(tokens)}: {told(ours)} behind the trigger and {told(plain)} in plain text "
+                    f"(p = {p:.2g}); AUC {areas}"
+                ),
+                held=p <= 1 - CONFIDENCE,
+                few=ours.value < plain.value,
+            )
+        )
+    return shape_of(
+        "LiRA at c, from shadows with and without each of them, finds fewer secrets behind a trigger than in the open.",
+        None,
+        checks,
+    )
+
+
+def _unresolved(tokens: int) -> Checked:
+    return Checked(statement=f"{_tokens(tokens)}: too few twins to resolve the rate", held=False, few=True)
 
 
 def tprs(cells: Sequence[ConstructionCell]) -> dict[str, Rate]:

@@ -18,6 +18,8 @@ from davylamp.protect.afterwards.spec import METHODS, Method, UnlearningSpec
 from davylamp.runs.config import apply_overrides, load_yaml, merge, validate
 from davylamp.studies.dp_calibration.spec import RECIPE as DP_RECIPE
 from davylamp.studies.dp_calibration.spec import CalibrationRecipe
+from davylamp.training.shadow_instances import no_room, twin_rows
+from davylamp.training.shadows import ShadowSpec
 from davylamp.training.spec import TrainingSpec
 
 RECIPE = Path(__file__).with_name("recipe.yaml")
@@ -54,6 +56,7 @@ class BlindSpotsRecipe(_Strict):
         training: how the model is fine-tuned.
         reading: how the constructions are read.
         score: the local score that was chosen beforehand.
+        shadows: models that are trained with and without each instance, for LiRA; 0 for none.
         unlearning: settings of each method.
         dp: changes to the recipe of ``dp-calibration``, or nothing to leave it out.
     """
@@ -79,6 +82,7 @@ class BlindSpotsRecipe(_Strict):
     training: TrainingSpec
     reading: ConstructedSettings
     score: Score
+    shadows: Annotated[int, Field(ge=0)] = 0
     unlearning: dict[Method, dict[str, Any]]
     dp: dict[str, Any] | None
 
@@ -104,7 +108,15 @@ class BlindSpotsRecipe(_Strict):
         # Unlearning keeps rows that hold nothing planted, and measures on others of them.
         if self.rows <= wanted:
             return [f"rows is {self.rows:,}, but canaries and constructions take {wanted:,} and leave no background"]
-        return []
+        if not self.shadows:
+            return []
+        try:
+            validate(ShadowSpec, {"shadows": self.shadows})
+        except RecipeError as error:
+            return [str(fault) for fault in error.faults]
+        twins, arithmetic = twin_rows(plan.constructions)
+        free = self.rows - wanted
+        return [] if twins <= free else [str(no_room(twins, free, arithmetic))]
 
     def plan(self, seed: int, shape: Shape) -> Plan:
         """What is planted.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from davylamp.measures.constructed.model import ConstructionCell, Rate
+from davylamp.measures.constructed.model import ConstructionCell, LocalScore, Rate
 from davylamp.studies.blind_spots.result import BlindSpotsResult, SeedResult
 from davylamp.studies.unlearning_result import UnlearningResult
 from davylamp.verdict.matrix_model import Matrix
@@ -33,7 +33,10 @@ def lines_of(result: BlindSpotsResult) -> list[str]:
 
 
 def _constructions(seeds: Sequence[SeedResult], score: str) -> Iterator[str]:
-    heads = ("seed", "kind, tokens", "at c", "at rho", "informed", "memh at c", "twins", "memh at rho", score, "best")
+    heads = (
+        *("seed", "kind, tokens", "at c", "at rho", "informed", "memh at c", "twins", "memh at rho"),
+        *(f"{score} (AUC)", "best", "LiRA (AUC)"),
+    )
     yield from _head(heads)
     for seed in seeds:
         for cell in seed.read.cells:
@@ -50,13 +53,17 @@ def _constructions(seeds: Sequence[SeedResult], score: str) -> Iterator[str]:
                 behind,
                 _found(cell, score),
                 _best(cell),
+                "" if cell.lira is None else _of(cell.lira),
             )
 
 
 def _found(cell: ConstructionCell, score: str) -> str:
     """What a score finds at its false-positive rate, and its AUC."""
-    each = next(each for each in cell.scores if each.name == score)
-    area = "" if each.auc is None else f" (AUC {each.auc:.2f})"
+    return _of(next(each for each in cell.scores if each.name == score))
+
+
+def _of(each: LocalScore) -> str:
+    area = "" if each.auc is None else f" ({each.auc:.2f})"
     return ("" if each.tpr is None else _count(each.tpr)) + area
 
 

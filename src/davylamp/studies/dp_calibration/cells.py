@@ -16,6 +16,7 @@ from davylamp.bounds import (
     memorization_cap,
     min_entropy_threshold,
 )
+from davylamp.secrets import stream
 from davylamp.studies.dp_calibration.spec import CalibrationRecipe
 from davylamp.studies.dp_calibration.trials import Pair, by_epsilon
 from davylamp.verdict.roc import auc
@@ -59,13 +60,14 @@ class EntropyCell:
     Attributes:
         epsilon: nats; None without noise.
         copies: k.
-        bits: certified min-entropy of what is unknown: codes are drawn uniformly, so this is ``digits log2 10``.
+        bits: certified min-entropy of what is unknown: codes are drawn uniformly, so this is ``digits log2 10``, or
+            ``log2 choices`` where the guesser knows that the last digit is one of so many.
         floor: H*, bits above which the claim keeps extraction below the risk; None without noise, and infinite where
             no entropy does.
         above: whether ``bits`` is at least the floor.
-        kappa: the guesser's success without a model, ``10^-digits``.
+        kappa: the guesser's success without a model, ``10^-digits`` or ``1 / choices``.
         guessed: how often the best guess without a model was right: always the same value.
-        extracted: how often the model's own greedy digits were right.
+        extracted: how often the model's own greedy digits were right (among the choices, its likeliest one).
         trials: canaries that were in.
         bound: largest success that the claim allows; None without noise.
         telling: whether success in every trial would have refuted the claim.
@@ -138,7 +140,8 @@ def _teacher_forced(rows: Array, digits: NDArray[np.int64]) -> Array:
 def entropy_cells(recipe: CalibrationRecipe, pairs: Sequence[Pair], claims: Mapping[float, Claim]) -> list[EntropyCell]:
     """Every cell by epsilon, copies and number of unknown digits."""
     cells = []
-    confidence = 1 - ERROR / (len(recipe.epsilons) * len(recipe.copies) * len(recipe.digits))
+    rows = len(recipe.digits) + len(recipe.choices)
+    confidence = 1 - ERROR / (len(recipe.epsilons) * len(recipe.copies) * rows)
     for epsilon, group in by_epsilon(pairs):
         claim = None if epsilon is None else claims[epsilon]
         for k in recipe.copies:
@@ -150,29 +153,63 @@ def entropy_cells(recipe: CalibrationRecipe, pairs: Sequence[Pair], claims: Mapp
             if claim is not None:
                 floor = min_entropy_threshold(claim, recipe.risk, copies=k)
                 floor = math.inf if floor is None else floor
-            for digits in recipe.digits:
-                cells.append(
-                    _entropy_cell(epsilon, k, digits, group, claim, floor, auc(members, nonmembers).value, confidence)
-                )
+            area = auc(members, nonmembers).value
+            guesses = [_of_digits(group, k, digits) for digits in recipe.digits]
+            guesses += [_of_choices(group, k, choices, recipe.seed) for choices in recipe.choices]
+            cells += [_entropy_cell(epsilon, k, guess, claim, floor, area, confidence) for guess in guesses]
     return cells
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Guesses:
+    """What a guesser does not know, and how guesses at it went, shape (canaries,) each."""
+
+    bits: float
+    kappa: float
+    said: NDArray[np.bool_]
+    guessed: NDArray[np.bool_]
+
+
+def _of_digits(pairs: Sequence[Pair], copies: int, digits: int) -> _Guesses:
+    """The guesser knows the first digits.
+
+    Greedy digits are all right exactly if each is the likeliest after the true ones before it; a tie counts as a miss.
+    """
+    said = [_greedy(pair)[pair.copies == copies][:, -digits:].all(axis=1) for pair in pairs]
+    guessed = [(pair.digits[pair.copies == copies][:, -digits:] == 0).all(axis=1) for pair in pairs]
+    return _Guesses(digits * math.log2(10), 10.0**-digits, np.concatenate(said), np.concatenate(guessed))
+
+
+def _of_choices(pairs: Sequence[Pair], copies: int, choices: int, seed: int) -> _Guesses:
+    """The guesser knows all digits but the last, and that this one is among so many.
+
+    The others are drawn uniformly from the nine wrong digits, so that to the guesser the true one is uniform over the
+    choices. They are the same at every epsilon.
+    """
+    said, guessed = [], []
+    for number, pair in enumerate(pairs):
+        # In order of all canaries, so that each has its own choices whatever is asked of the others.
+        orders = stream(seed, "choices", number).permuted(np.tile(np.arange(1, 10), (len(pair.digits), 1)), axis=1)
+        true = pair.digits[:, -1:]
+        offered = np.concatenate([true, (true + orders[:, : choices - 1]) % 10], axis=1)
+        rows = np.take_along_axis(pair.inside[:, -1], offered, axis=1)
+        chosen = pair.copies == copies
+        said.append((rows[:, 0] > rows[:, 1:].max(axis=1))[chosen])
+        guessed.append((offered[:, 0] == offered.min(axis=1))[chosen])
+    return _Guesses(math.log2(choices), 1 / choices, np.concatenate(said), np.concatenate(guessed))
 
 
 def _entropy_cell(
     epsilon: float | None,
     copies: int,
-    digits: int,
-    pairs: Sequence[Pair],
+    guesses: _Guesses,
     claim: Claim | None,
     floor: float | None,
     area: float,
     confidence: float,
 ) -> EntropyCell:
-    # The guesser knows the first digits. Greedy digits are all right exactly if each is the likeliest after the true
-    # ones before it; a tie counts as a miss.
-    said = [_greedy(pair)[pair.copies == copies][:, -digits:].all(axis=1) for pair in pairs]
-    guessed = [(pair.digits[pair.copies == copies][:, -digits:] == 0).all(axis=1) for pair in pairs]
-    hits, trials = int(np.concatenate(said).sum()), len(np.concatenate(said))
-    kappa, bits = 10.0**-digits, digits * math.log2(10)
+    hits, trials = int(guesses.said.sum()), len(guesses.said)
+    kappa, bits = guesses.kappa, guesses.bits
     bound = None if claim is None else extraction_bound(claim, kappa, copies)
     return EntropyCell(
         epsilon,
@@ -181,7 +218,7 @@ def _entropy_cell(
         floor,
         above=floor is not None and bits >= floor,
         kappa=kappa,
-        guessed=int(np.concatenate(guessed).sum()),
+        guessed=int(guesses.guessed.sum()),
         extracted=hits,
         trials=trials,
         bound=bound,

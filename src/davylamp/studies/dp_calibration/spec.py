@@ -66,6 +66,7 @@ class CalibrationRecipe(BaseModel):
     background: Annotated[int, Field(ge=1)]
     training: PrivateTraining
     digits: Annotated[tuple[Annotated[int, Field(ge=1, le=DIGITS)], ...], Field(min_length=1)]
+    choices: tuple[Annotated[int, Field(ge=2, le=9)], ...] = ()
     risk: Annotated[float, Field(gt=0, lt=1)]
     largest_cap: Annotated[float, Field(gt=0, le=1)]
 
