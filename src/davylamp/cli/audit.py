@@ -23,6 +23,7 @@ from davylamp.cli.output import (
     emit_verdict,
     style_of,
 )
+from davylamp.cli.protect import protected_note
 
 
 def audit(  # noqa: PLR0913 - an argument for each option
@@ -75,6 +76,7 @@ def audit(  # noqa: PLR0913 - an argument for each option
     from davylamp.studies.auditing import AuditRequest, audit_step
     from davylamp.studies.recipe import AuditSpec
     from davylamp.studies.shadow_request import ShadowRequest
+    from davylamp.studies.steps import read_training
     from davylamp.training.shadow_runs import check_execution
 
     data = apply_overrides({}, settings or [])
@@ -111,4 +113,5 @@ def audit(  # noqa: PLR0913 - an argument for each option
     emit_verdict(verdict, str(run))
     if {"membership", "lira"} & {*how.measures}:
         emit_membership(RunFolder(run))
+    emit(protected_note(read_training(RunFolder(run))) if model is None else [])
     emit([f"verdict: {run / 'verdict.json'}; now `davylamp report {run}`"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table
+from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table, plain
 
 if TYPE_CHECKING:
     from davylamp.protect.corpus.base import InterventionSpec
@@ -99,11 +99,10 @@ def _specs(names: Sequence[str], settings: Sequence[str], path: Path | None) -> 
 
 def _asker(yes: bool, as_json: bool) -> Callable[[str], bool]:
     def agreed(statement: str) -> bool:
-        typer.echo(statement, err=True)
-        if yes:
-            return True
         asks = not as_json and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-        return asks and typer.confirm("send them?", err=True)
+        if yes or asks:
+            typer.echo(plain(statement), err=True)
+        return yes or (asks and typer.confirm("send them?", err=True))
 
     return agreed
 
@@ -180,3 +179,15 @@ def _show(shown: dict[str, Any], as_json: bool) -> None:
     whose = f" (canary {shown['canary']})" if shown["canary"] else ""
     note = f"; {shown['note']}" if shown["note"] else ""
     emit([f"row {shown['position']}{whose}{note}: [-taken out-] {{+put in+}}", *shown["marked"]])
+
+
+def protected_note(training: Mapping[str, Any]) -> list[str]:
+    """What was trained on in place of the planted rows, and what of the canaries is left in it."""
+    note = training.get("protection")
+    if note is None:
+        return []
+    return [
+        f"trained on protected rows ({note['title']}): {note['surviving']} of {note['copies']} copies of canaries "
+        f"still hold their secret word for word; {note['control_rows']} rows of the positive control were left as they "
+        "were"
+    ]

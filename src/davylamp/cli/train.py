@@ -9,6 +9,7 @@ import typer
 
 from davylamp.cli.goldfish import trained_with
 from davylamp.cli.output import ChatTemplateOption, JsonFlag, QuietFlag, ThreadsOption, emit, emit_json
+from davylamp.cli.protect import protected_note
 
 
 def train(
@@ -60,8 +61,9 @@ def train(
     checked = made["preflight"]
     emit(
         [
-            *_protected(made.get("protection")),
+            *protected_note(made),
             f"preflight: all {checked['occurrences']} occurrences of {checked['canaries']} canaries receive loss"
+            + (", but for what goldfish drops" if checked["dropped"] is not None else "")
             + _constructed(checked),
             f"trained {made['trainable']:,} of {made['parameters']:,} parameters for {made['steps']} steps in "
             f"{made['seconds']:.0f} s; {_course(losses)}",
@@ -70,17 +72,6 @@ def train(
             f"model: {folder.model}",
         ]
     )
-
-
-def _protected(note: dict[str, Any] | None) -> list[str]:
-    """What was trained on in place of the planted rows, and what of the canaries is left in it."""
-    if note is None:
-        return []
-    return [
-        f"trained on protected rows ({note['title']}): {note['surviving']} of {note['copies']} copies of canaries "
-        f"still hold their secret word for word; {note['control_rows']} rows of the positive control were left as they "
-        "were"
-    ]
 
 
 def _constructed(checked: dict[str, Any]) -> str:

@@ -232,6 +232,7 @@ def about(run: Run) -> list[tuple[str, str]]:
         *([("training", elsewhere)] if trained is None else flat(dig(trained, "model"), "trained from: ")),
         ("parameters", _whole(trained, "parameters")),
         *(flat(dig(trained, "preflight"), "preflight: ") if dig(trained, "preflight") else []),
+        *(flat(dig(trained, "protection"), "rows protected: ") if dig(trained, "protection") else []),
         *flat(run.corpus, "corpus: "),
         ("planted file: rows", f"{run.rows:,}"),
         ("planted file: sha256", run.planted_sha256),

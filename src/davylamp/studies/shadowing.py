@@ -16,6 +16,7 @@ from davylamp.corpora.readers import read_corpus
 from davylamp.errors import RunFolderError
 from davylamp.measures.shadow_computing import Computation, Sight, check_settings
 from davylamp.measures.shadow_results import ShadowScores, Span, TargetRecord
+from davylamp.protect.corpus.result import refuse_protected
 from davylamp.rendering.render import Renderer
 from davylamp.runs.config import apply_overrides, validate
 from davylamp.runs.folder import RunFolder, digest
@@ -59,6 +60,7 @@ def shadows_step(folder: RunFolder, request: ShadowRequest, reporter: Reporter =
     check_settings(request.truncation, request.a)
     manifest = Manifest.load(folder.manifest)
     manifest.check_planted(folder.planted)
+    refuse_protected(folder, "training of shadow models")
     training = training_of(folder, manifest, request)
     spec = validate(TrainingSpec, apply_overrides(training.get("spec", {}), request.settings), "training")
     rows = None if request.corpus is None else background(request.corpus, manifest.plan)

@@ -15,6 +15,7 @@ from davylamp.errors import RunFolderError
 from davylamp.measures.triggers import Trigger, read_triggers
 from davylamp.protect.afterwards.sets import Choice, RetainSets, background_rows, split_rows, without
 from davylamp.protect.afterwards.spec import UnlearningSpec
+from davylamp.protect.corpus.result import refuse_protected
 from davylamp.runs.folder import RunFolder, replaced_folder
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.studies.machine import versions
@@ -78,6 +79,7 @@ def unlearn_step(folder: RunFolder, request: UnlearnRequest, reporter: Reporter 
     _check_out(folder, out)
     manifest = Manifest.load(folder.manifest)
     manifest.check_planted(folder.planted)
+    refuse_protected(folder, "unlearning")
     check_target(manifest, request.choice, request.constructions)
     subject = open_subject(folder, manifest, request.spec, request.chat_template, request.threads)
     release = LocalRelease(subject.model, subject.tokenizer, "the model under unlearning")

@@ -133,6 +133,23 @@ def protected_rows(folder: RunFolder, manifest: Manifest) -> tuple[Protection, t
     return protection, read_corpus(path).records
 
 
+def refuse_protected(folder: RunFolder, what: str) -> None:
+    """Refuse what reads the planted rows as if they had been trained on.
+
+    Args:
+        folder: a run.
+        what: what cannot be done, as the beginning of a sentence.
+
+    Raises:
+        RunFolderError: the run's rows are protected.
+    """
+    if (folder.path / PROTECTION).exists():
+        raise RunFolderError(
+            f"{what} takes the rows as they were planted, but {folder.path} trains on protected ones: do it in a "
+            f"folder without {PROTECTION}"
+        )
+
+
 def remove(folder: Path) -> None:
     """Remove what says that the rows of a run are protected, before other rows are."""
     for name in (PROTECTION, PROTECTED, ROWS):
