@@ -106,3 +106,14 @@ def test_what_does_not_fit_is_said_before_anything_is_trained(done, tmp_path):
     with pytest.raises(CorpusError, match="less than one block of 48 tokens"):
         run_study(load_recipe(overrides, text), tmp_path / "c", threads=1)
     assert not list(tmp_path.glob("*/runs"))
+
+
+def test_shadows_are_trained_where_they_are_asked_for(done, tmp_path):
+    overrides, _, _ = done
+    changes = ["seeds=[0]", "unlearning={}", "shadows=4"]
+    [seed] = run_study(load_recipe([*overrides, *changes]), tmp_path / "out", threads=1).seeds
+    assert seed.read.shadows.shadows == 4
+    assert all(cell.lira is not None for cell in seed.read.cells)
+    assert not seed.unlearned
+    row = next(row for row in seed.matrix.rows if row.kind == "naive")
+    assert row.cells["lira"].signal is not None
