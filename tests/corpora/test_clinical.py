@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from davylamp.canaries import Plan, plant
+from davylamp.canaries import Manifest, Plan, plant
+from davylamp.cli.main import app
 from davylamp.corpora.clinical import parse
 from davylamp.corpora.clinical_words import CONDITIONS
 from davylamp.corpora.patients import REFERENCE, generate, lines, patient_id, patients
@@ -256,3 +258,12 @@ def test_the_plan_of_the_package_plants_the_shared_records():
     assert {dose: doses.count(dose) for dose in (1, 4, 16, 32, 64)} == dict.fromkeys((1, 4, 16, 32, 64), 20)
     assert len(planted.records) == 8 * (600 - 121)
     assert sum(doses) == 2340
+
+
+def test_the_plan_is_planted_by_its_name(tmp_path):
+    (tmp_path / "records.jsonl").write_text("\n".join(lines(150, 0)) + "\n", encoding="utf-8")
+    small = ["doses=[1]", "per_dose=2", "twins=1", "positive.dose=3", "repeat=1"]
+    out = ["--format", "clinical", "--plan", "clinical", "--out", str(tmp_path / "run")]
+    found = CliRunner().invoke(app, ["plant", str(tmp_path / "records.jsonl"), *small, *out])
+    assert found.exit_code == 0
+    assert Manifest.load(tmp_path / "run" / "manifest.json").space.size == 7000

@@ -78,7 +78,7 @@ def check_counts(plan: Plan, rows: int) -> None:
             f"{plan.canaries} canaries ({_kinds(plan)}) hold {2 * plan.canaries} names (each has a replacement), which "
             f"leaves {plan.space.size - 2 * plan.canaries:,} of the space's {plan.space.size:,}, fewer than its "
             f"{plan.space.alternatives:,} alternatives: set space.size to "
-            f"{2 * plan.canaries + plan.space.alternatives:,} or more"
+            f"{2 * plan.canaries + plan.space.alternatives} or more"
         )
     named = [slot for slot, values in plan.slots.items() if values == "names"]
     if named and plan.canaries > len(full_names()):

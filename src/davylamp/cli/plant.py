@@ -21,7 +21,9 @@ def plant(  # noqa: PLR0913 - one parameter an option
         list[str] | None, typer.Argument(help="Changes to the plan as key=value, such as seed=3 doses=[1,16].")
     ] = None,
     *,
-    plan: Annotated[Path, typer.Option("--plan", help="YAML file that says what is planted.", show_default=False)],
+    plan: Annotated[
+        Path, typer.Option("--plan", help="YAML file that says what is planted, or 'clinical'.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option("--out", help="Run folder to write to.", show_default=False)],
     arm: Annotated[str | None, typer.Option("--arm", help="Plant one arm of the plan only.")] = None,
     prompt: Annotated[str | None, typer.Option("--prompt", help="Column that holds the prompt.")] = None,
@@ -56,8 +58,11 @@ def plant(  # noqa: PLR0913 - one parameter an option
     from davylamp.errors import Fault, InputError
     from davylamp.runs.config import apply_overrides, load_yaml, validate
     from davylamp.runs.folder import RunFolder, locked
+    from davylamp.studies.clinical import PLAN
     from davylamp.studies.steps import check_unplanted, plant_step
 
+    if str(plan) == "clinical" and not plan.is_file():
+        plan = PLAN
     what = validate(Plan, apply_overrides(load_yaml(plan), overrides or []), "plan")
     if arm is not None and arm not in what.arms:
         raise InputError(Fault("--arm", arm, f"one of {', '.join(what.arms)}"))
