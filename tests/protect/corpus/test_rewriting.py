@@ -96,7 +96,7 @@ def test_the_second_step_sees_the_summary_and_the_examples_and_not_the_record(tm
 
 def test_exemplars_come_from_outside_the_cohort(tmp_path):
     path = tmp_path / "exemplars.jsonl"
-    with pytest.raises(RecipeError, match="exemplars=FILE"):
+    with pytest.raises(RecipeError, match=r"exemplars=FILE .* or exemplars=clinical"):
         spec_of({"name": "summary", "model": "tiny"})
     path.write_text("".join(record.line() + "\n" for record in clinical_records(3, seed=99)[:2]) + PATIENTS[4].line())
     with pytest.raises(InputError, match="none is in the cohort"):
@@ -104,6 +104,18 @@ def test_exemplars_come_from_outside_the_cohort(tmp_path):
     path.write_text(PATIENTS[0].line())
     with pytest.raises(InputError, match="at least 2 different records"):
         build("summary", tmp_path, server="http://127.0.0.1:9/v1")
+
+
+def test_exemplars_of_made_up_patients_come_from_a_fresh_seed(tmp_path):
+    pytest.importorskip("openai")
+    shown = []
+    for seed in (0, 1):
+        with chat_server(Echo()) as served:
+            made = build("summary", tmp_path, server=served.url, exemplars="clinical", seed=seed)
+            list(made.apply(ROWS[:1], QUIET))
+        shown.append(record_in(served.requests[1]).split("Summary:")[0])
+        assert shown[-1].count("Medications: ") == 2
+    assert shown[0] != shown[1]
 
 
 def test_nothing_is_sent_without_leave_and_what_would_be_is_said(tmp_path):

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
+from davylamp.corpora.spec import CorpusSpec
 from davylamp.protect.corpus.base import InterventionSpec
 from davylamp.protect.corpus.server import check_url
 
 Name = Literal["rewrite", "privacy_rewrite", "summary", "privacy_summary"]
+
+
+FRESH = 771_000_000
+"""First of the seeds from which exemplars are generated; cohorts begin at 0."""
+GENERATED = 20
+"""Exemplars that are generated, of which two are shown."""
+
+
+def _corpus(value: Any) -> Any:
+    """A corpus by the word of its generator, by a path, or as a recipe names one."""
+    if value == "clinical":
+        return {"generator": "clinical", "rows": GENERATED, "seed": FRESH}
+    return {"path": value} if isinstance(value, str | Path) else value
 
 
 class RewriteSpec(InterventionSpec):
@@ -22,7 +36,8 @@ class RewriteSpec(InterventionSpec):
         model: the model's name on the server, or what ``--model`` takes.
         key_env: environment variable that holds the server's key.
         prompts: file of prompts in place of the package's.
-        exemplars: file of records, two of which show the form to the summary rewriters; they must not be of the cohort.
+        exemplars: records of which two show the form to the summary rewriters, none of the cohort: a file, a corpus as
+            a recipe names one, or ``clinical``, made-up patients of a seed that is used for nothing else.
         temperature: of sampling; 0 takes the likeliest token; nothing sends none.
         top_p: share of the mass that is sampled from; nothing sends none.
         max_tokens: tokens of an answer at most.
@@ -42,7 +57,7 @@ class RewriteSpec(InterventionSpec):
     model: str = Field(min_length=1)
     key_env: str = Field("OPENAI_API_KEY", pattern=r"^\w+$")
     prompts: Path | None = None
-    exemplars: Path | None = None
+    exemplars: Annotated[CorpusSpec, BeforeValidator(_corpus)] | None = None
     temperature: float | None = Field(0.8, ge=0, le=2)
     top_p: float | None = Field(0.95, gt=0, le=1)
     max_tokens: int = Field(1024, ge=16)
@@ -67,7 +82,8 @@ class RewriteSpec(InterventionSpec):
     def _shows_the_form(self) -> RewriteSpec:
         if self.name.endswith("summary") and self.exemplars is None:
             raise ValueError(
-                f"{self.name} shows the form by two records: give exemplars=FILE of records not in the cohort"
+                f"{self.name} shows the form by two records: give exemplars=FILE of records that are not in the "
+                "cohort, or exemplars=clinical"
             )
         return self
 

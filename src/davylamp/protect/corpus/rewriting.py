@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from davylamp.corpora.readers import read_corpus
 from davylamp.errors import Fault, InputError, ServerError
 from davylamp.protect.corpus.answers import Answers, key_of
 from davylamp.protect.corpus.base import Answer, Chat, Protected, Row, Setting, Writer, Writing
 from davylamp.protect.corpus.checking import form_of, judged, refusal, written
 from davylamp.protect.corpus.prompting import Prompts, load_prompts
 from davylamp.protect.corpus.registry import Kind
-from davylamp.protect.corpus.rewrite_spec import Forecast, RewriteSpec
+from davylamp.protect.corpus.rewrite_spec import FRESH, Forecast, RewriteSpec
 from davylamp.protect.corpus.server import Request, Server
 from davylamp.runs.files import sha256_bytes
 from davylamp.runs.progress import Reporter
@@ -242,7 +241,10 @@ def _exemplars(spec: RewriteSpec, setting: Setting, seed: int) -> tuple[str, ...
     """
     if spec.exemplars is None or not spec.name.endswith("summary"):
         return ()
-    records = list(dict.fromkeys(read_corpus(spec.exemplars).records))
+    corpus = spec.exemplars
+    if corpus.seed == FRESH:
+        corpus = corpus.model_copy(update={"seed": FRESH + seed})
+    records = list(dict.fromkeys(corpus.load().records))
     cohort = {row.record for row in setting.rows}
     fault = None
     if len(records) < EXEMPLARS:
@@ -250,7 +252,7 @@ def _exemplars(spec: RewriteSpec, setting: Setting, seed: int) -> tuple[str, ...
     elif any(record in cohort for record in records):
         fault = "records of which none is in the cohort"
     if fault:
-        raise InputError(Fault("exemplars", str(spec.exemplars), fault))
+        raise InputError(Fault("exemplars", str(corpus.path or corpus.generator or corpus.hub), fault))
     chosen = stream(seed, "exemplars").permutation(len(records))[:EXEMPLARS]
     return tuple(written(records[int(at)]) for at in chosen)
 
