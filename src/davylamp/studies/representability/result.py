@@ -49,7 +49,7 @@ class Mean(_Strict):
     error: float
 
     def __str__(self) -> str:
-        return f"{self.value:.4f} +- {self.error:.4f}"
+        return f"{self.value:.3g} +- {self.error:.2g}"
 
 
 class TriggerRow(_Strict):
