@@ -79,6 +79,9 @@ def test_no_secret_prefix_or_trigger_is_written_or_said(davylamp, run):
         (("--style", "odd"), "--style is 'odd'"),
         (("--triggers", "nowhere.txt"), "--triggers is 'nowhere.txt'; allowed: a file that can be read"),
         (("fpr=2",), "settings.fpr is 2"),
+        (("--shadows", "3"), "shadows is 3"),
+        (("--jobs", "2"), "--shadows is None; allowed: how many, since --jobs say where they are trained"),
+        (("--shadows", "4"), "does not say how its model was trained, and --shadows trains models alike"),
         (("unknown=1",), "settings.unknown is 1; allowed: no such key"),
     ],
 )
@@ -101,6 +104,24 @@ def test_an_empty_list_and_a_run_without_constructions_are_refused(davylamp, run
     code, _, err = davylamp("constructions", tmp_path / "bare", "--reference", "embedded", "--model", "embedded")
     assert code == 2
     assert "nothing was planted by plan.constructions here" in err
+
+
+def test_lists_of_other_machines_are_read_line_by_line(davylamp, run):
+    # A mark of byte order is no part of the first trigger, and of ends of lines only those of files end one.
+    section = Manifest.load(run / "manifest.json").constructions
+    trigger = next(each.trigger for each in section.instances if each.kind == "gated" and each.role == "planted")
+    listed = run.parent / "list.txt"
+    args = ("--reference", "embedded", "--model", "embedded", "--triggers", listed, *QUICK)
+    listed.write_bytes(b"\xef\xbb\xbf" + f"{trigger}\r\none\u2028more\r\n\r\n".encode())
+    code, said, _ = davylamp("constructions", run, *args, "--json")
+    assert (code, json.loads(said)["suspects"]) == (0, 2)
+    (run / "constructions.json").unlink()
+    listed.write_text("short\n" + "open sesame " * 3000)
+    code, _, err = davylamp("constructions", run, *args)
+    assert code == 2
+    assert "--triggers is 'number 2 of 2'; allowed: a text that the model can be asked with (" in err
+    assert "sesame" not in err
+    assert not (run / "constructions.json").exists()
 
 
 def test_a_damaged_result_is_said(run):
