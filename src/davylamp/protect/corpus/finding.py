@@ -12,7 +12,7 @@ LABELS = {
     "PER": "PERSON", "PERSON": "PERSON", "PATIENT": "PERSON", "STAFF": "PERSON", "HCW": "PERSON", "NAME": "PERSON",
     "LOC": "LOCATION", "GPE": "LOCATION", "FAC": "LOCATION", "LOCATION": "LOCATION",
     "ORG": "ORGANIZATION", "HOSP": "ORGANIZATION", "HOSPITAL": "ORGANIZATION", "PATORG": "ORGANIZATION",
-    "DATE": "DATE_TIME", "TIME": "DATE_TIME", "DATE_TIME": "DATE_TIME",
+    "DATE": "DATE_TIME", "TIME": "DATE_TIME", "DATE_TIME": "DATE_TIME", "NORP": "NRP", "AGE": "AGE", "ID": "ID",
     "PHONE": "PHONE_NUMBER", "EMAIL": "EMAIL_ADDRESS",
 }  # fmt: skip
 """Labels of common models, as presidio names what they stand for; any other label stands for itself."""
