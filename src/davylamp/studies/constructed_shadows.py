@@ -12,6 +12,7 @@ from davylamp.errors import ManifestError, RunFolderError
 from davylamp.measures.constructed.asking import Asker
 from davylamp.measures.constructed.shadow_model import ShadowNote
 from davylamp.measures.constructed.shadowed import InstanceSignals
+from davylamp.protect.corpus.result import refuse_protected
 from davylamp.release.base import Release
 from davylamp.rendering.render import Renderer
 from davylamp.runs.folder import RunFolder
@@ -79,12 +80,13 @@ def prepare_instances(
     Raises:
         InputError: too few rows are left for the twins.
         ManifestError: the planted file is not the manifest's, or the folder's own model was trained on another one.
-        RunFolderError: nothing says how the model was trained, its base has changed, or the release writes instances
-            in other tokens.
+        RunFolderError: nothing says how the model was trained, it was trained on protected rows, its base has
+            changed, or the release writes instances in other tokens.
         ModelError: the base cannot be used.
         PreflightError: a secret would receive no loss.
     """
     manifest.check_planted(folder.planted)
+    refuse_protected(folder, "training shadows with and without constructions")
     training = read_training(folder)
     if not training:
         raise RunFolderError(

@@ -33,7 +33,7 @@ from davylamp.protect.corpus.base import InterventionSpec
 from davylamp.protect.corpus.registry import spec_of
 from davylamp.runs.config import apply_overrides, load_yaml, set_keys, validate
 from davylamp.training.dp.positions import schedule_faults
-from davylamp.training.shadows import ShadowSpec
+from davylamp.training.shadows import MOST_SHADOWS, ShadowSpec
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict.epsilon import EpsilonSettings
 from davylamp.verdict.extraction import ClaimSpec
@@ -142,6 +142,16 @@ Interventions = tuple[Annotated[SerializeAsAny[InterventionSpec], BeforeValidato
 """What is done to the planted rows before training, in this order."""
 
 
+class ConstructedSpec(_Strict):
+    """How a recipe's constructions are read.
+
+    Attributes:
+        shadows: shadow models with and without each instance, for LiRA; an even number, none trains none.
+    """
+
+    shadows: int | None = Field(None, ge=4, le=MOST_SHADOWS, multiple_of=2)
+
+
 class _Varied(_Strict):
     """What a variant may change."""
 
@@ -166,6 +176,7 @@ class Recipe(_Strict):
         clean: also train without canaries, to see what they cost.
         protect: what is done to the planted rows before training, in this order; that a server is named here allows
             rows to be sent to it.
+        constructions: how the plan's constructions are read, where it has any.
         landscape: read what compares interventions of every model, and of the untrained one; nothing if none.
         variants: runs that differ in some keys of ``plan``, ``training`` and ``protect``, by name: dotted keys and
             their values.
@@ -183,17 +194,20 @@ class Recipe(_Strict):
     arms: Literal["apart", "together"] = "apart"
     clean: bool = False
     protect: Interventions = ()
+    constructions: ConstructedSpec = Field(default_factory=ConstructedSpec)
     landscape: LandscapeSpec | None = None
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_asked_for(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Folders of recipes that protect nothing, made before any could, are still those of the same recipe."""
+        """Folders of recipes that ask for nothing of a kind, made before any could, are still of the same recipe."""
         data: dict[str, Any] = write(self)
         if not self.protect:
             data.pop("protect", None)
         if self.landscape is None:
             data.pop("landscape", None)
+        if self.constructions == ConstructedSpec():
+            data.pop("constructions", None)
         return data
 
     @model_validator(mode="after")
@@ -213,6 +227,10 @@ class Recipe(_Strict):
             yield "landscape compares models of the same canaries: name one arm in plan.arms, or arms: together"
         if self.landscape is not None and "none" in self.variants:
             yield "variants: the name 'none' is taken by the untrained model of landscape"
+        if self.constructions.shadows is not None and not self.plan.constructions:
+            yield "constructions.shadows are of plan.constructions, and the plan has none"
+        if self.constructions.shadows is not None and self.protect:
+            yield "constructions.shadows are trained on the rows as planted, not on protected ones: leave one out"
 
     def _fitting_faults(self, plan: Plan, training: TrainingSpec) -> Iterator[str]:
         """What does not fit together in the recipe, or in a variant with its own plan and training."""

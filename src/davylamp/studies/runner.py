@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from davylamp.canaries import Plan
 from davylamp.canaries.constructions import Maker
-from davylamp.canaries.constructions.laying import check_held_out
+from davylamp.canaries.constructions.laying import check_held_out, rows_of
 from davylamp.canaries.drafts import places
 from davylamp.canaries.plant import background
 from davylamp.errors import PlantingError, RunFolderError, TrainingError
@@ -35,6 +35,8 @@ from davylamp.studies.protecting import ProtectRequest, protect_step
 from davylamp.studies.recipe import Recipe
 from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.utility import utility_step
+from davylamp.training.shadow_instances import no_room, twin_rows
+from davylamp.training.shadows import ShadowSpec
 
 SMALL_BYTES = 20_000_000
 """Weights below which runs share the machine, a process a core."""
@@ -111,10 +113,24 @@ def check_layouts(tasks: Sequence[Task], corpus_rows: int) -> None:
         try:
             places(task.plan, rows)
             check_held_out(task.plan.constructions, corpus_rows, task.plan.rows)
+            if task.recipe.constructions.shadows is not None:
+                _check_twins(task.plan, rows)
         except PlantingError as error:
             faults.setdefault(str(error), []).append(task.folder.name)
     if faults:
         raise PlantingError("; ".join(f"{', '.join(runs)}: {fault}" for fault, runs in faults.items()))
+
+
+def _check_twins(plan: Plan, rows: int) -> None:
+    """Check that the twins of a plan's constructions find rows in its shadows.
+
+    Raises:
+        PlantingError: they do not; the arithmetic is shown.
+    """
+    taken = sum(map(len, places(plan, rows))) + rows_of(plan.constructions)
+    wanted, arithmetic = twin_rows(plan.constructions)
+    if wanted > rows - taken:
+        raise PlantingError(str(no_room(wanted, rows - taken, arithmetic)))
 
 
 def _one_by_one(tasks: Sequence[Task], reporter: Reporter) -> Iterator[dict[str, float]]:
@@ -318,9 +334,16 @@ class _Work:
 
     def _constructions(self, key: Mapping[str, Any]) -> None:
         """Read the constructions by every audit but the scan, which takes longest and is asked for by its own verb."""
+        shadows = None
+        if (count := self._recipe.constructions.shadows) is not None:
+            key = {**key, "shadows": count}
+            # Runs are spread over the cores already.
+            shadows = ShadowRequest(spec=ShadowSpec(shadows=count), corpus=self._corpus, jobs=1)
         with self._step("constructions", key, self._folder.path / CONSTRUCTIONS_FILE) as todo:
             if todo:
-                request = constructing.ConstructionsRequest(self._recipe.model, threads=self._task.threads)
+                request = constructing.ConstructionsRequest(
+                    self._recipe.model, shadows=shadows, threads=self._task.threads
+                )
                 constructing.constructions_step(self._folder, request, self._reporter)
 
     def clean(self) -> None:
