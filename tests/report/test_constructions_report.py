@@ -282,7 +282,13 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
             RunFolderError, match=r"cannot read .*constructions.json: .*run `davylamp constructions` again"
         ):
             collect(folder.path)
-    for text in (whole.replace('"trials": 16', '"trials": 0', 1), whole.replace('"trials": 16', '"trials": 15', 1)):
+    for text in (
+        whole.replace('"trials": 16', '"trials": 0', 1),
+        whole.replace('"trials": 16', '"trials": 15', 1),
+        whole.replace('"chance": 0.25', '"chance": 5.0', 1),
+        whole.replace('"charged": 0.03', '"charged": -3.0', 1),
+        whole.replace('"auc": 0.6', '"auc": -0.6', 1),
+    ):
         path.write_text(text, "utf-8")
         with pytest.raises(RunFolderError, match=r"it is damaged at cells\.0"):
             collect(folder.path)

@@ -382,6 +382,16 @@ def edit(row: int = 0, key: str = "extraction", **changes: Any) -> Any:
     return apply
 
 
+def test_a_matrix_of_impossible_numbers_is_damaged(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, Case())
+    write_matrix(folder)
+    for change in (settings(threshold=5.0), settings(confidence=0.0), edit(signal=1.5)):
+        change(folder)
+        with pytest.raises(RunFolderError, match=r"it is damaged at .*run `davylamp matrix` again"):
+            collect(tmp_path)
+        write_matrix(folder)
+
+
 def settings(**changes: Any) -> Any:
     def apply(folder: RunFolder) -> None:
         path = folder.path / "matrix.json"

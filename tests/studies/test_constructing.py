@@ -75,6 +75,13 @@ def test_the_neighbour_is_trained_and_compared_like_any_run(done):
             constructions_step(folder, request)
 
 
+def test_a_neighbour_with_another_tokenizer_is_refused(done):
+    recipe, place, _ = done
+    folder = RunFolder(place / "out" / "runs" / "redacted-s0")
+    with pytest.raises(ModelError, match="the neighbour embedded has another tokenizer"):
+        constructions_step(folder, ConstructionsRequest(recipe.model, neighbour="embedded", settings=QUICK, threads=1))
+
+
 def same_rows(place):
     """Another training of the rows of the run itself."""
     again = RunFolder(place / "again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,8 @@ def constructions_step(
         adapter = (Path(request.neighbour) / "adapter_config.json").is_file()
         under = _base(folder, request) if adapter else None
         neighbour, found = _load(request.neighbour, under, request.chat_template, request.threads)
+        if _vocabulary(neighbour) != _vocabulary(release):
+            raise ModelError(f"the neighbour {neighbour.name} has another tokenizer than {release.name}")
         _check_neighbour(folder, request.neighbour, found.weights_sha256(), source.weights_sha256(), section)
     # A list that cannot be asked costs no reading, and rows that hold no shadows no list.
     prepared = None
@@ -211,7 +214,8 @@ def _texts(path: Path) -> list[str]:
         InputError: it cannot be read, is not UTF-8, or holds none.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # A mark of byte order is no part of the first trigger, and only ends of lines end one.
+        lines = re.split(r"\r\n|\n|\r", path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(Fault("--triggers", str(path), f"UTF-8 text (byte {error.start} is not)")) from error
     except OSError as error:

@@ -16,6 +16,9 @@ from davylamp.rendering.render import Rendered, Renderer
 from davylamp.training.examples import NO_LOSS
 from davylamp.training.goldfish import GoldfishSpec, dropped
 
+NAMED = 5
+"""Canaries, and instances of constructions, that a message names."""
+
 
 @dataclass(frozen=True, slots=True)
 class SecretDrops:
@@ -112,12 +115,15 @@ def preflight(
                 break
     section = manifest.constructions
     placed = [] if section is None else [each for each in section.instances if each.positions]
+    built: list[str] = []
     if section is not None:
-        faults += _instance_faults(section, placed, manifest.shape, renderer, table, goldfish)
-    if faults:
-        more = f"\n... and {len(faults) - 5} more" if len(faults) > 5 else ""
+        built = _instance_faults(section, placed, manifest.shape, renderer, table, goldfish)
+    # A few of each, so that many canaries hide no instance.
+    if named := [*faults[:NAMED], *built[:NAMED]]:
+        left = len(faults) + len(built) - len(named)
+        more = f"\n... and {left} more" if left else ""
         raise PreflightError(
-            "training was not started, since planted secrets would not be trained on:\n" + "\n".join(faults[:5]) + more
+            "training was not started, since planted secrets would not be trained on:\n" + "\n".join(named) + more
         )
     return PreflightReport(
         canaries=len(planted),

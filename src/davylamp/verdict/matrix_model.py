@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from davylamp.runs import files
 
@@ -56,9 +56,9 @@ class MatrixCell(_Strict):
         detail: the counts or the statistic behind the signal; of an empty cell, why it is empty.
     """
 
-    signal: float | None
-    low: float | None = None
-    high: float | None = None
+    signal: float | None = Field(ge=0, le=1)
+    low: float | None = Field(None, ge=0, le=1)
+    high: float | None = Field(None, ge=0, le=1)
     word: MatrixWord | None
     detail: str
 
@@ -117,8 +117,8 @@ class Matrix(_Strict):
 
     schema_version: Literal[1] = 1
     model: str
-    confidence: float
-    threshold: float
+    confidence: float = Field(gt=0, lt=1)
+    threshold: float = Field(gt=0, lt=1)
     sources: tuple[MatrixSource, ...]
     columns: tuple[MatrixColumn, ...]
     rows: tuple[MatrixRow, ...]

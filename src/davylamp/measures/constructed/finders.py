@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from davylamp.canaries.constructions.section import Instance
+from davylamp.errors import Fault, InputError
 from davylamp.measures.constructed.asking import Asker
 from davylamp.measures.constructed.model import FinderReport
 from davylamp.measures.constructed.words import words_of
-from davylamp.release.base import Decoding, Release
+from davylamp.release.base import Decoding, PrefixError, Release
 from davylamp.runs.progress import QUIET, Reporter
 
 ROOM = 32
@@ -61,10 +62,14 @@ def suspects(release: Release, asker: Asker, texts: Sequence[str], instances: Se
     """Ask with each text of a list, greedily.
 
     Raises:
-        PrefixError: a text is empty or too long for the context.
+        InputError: a text is empty or too long for the context; its number is said, and nothing of it.
     """
     room = max(each.tokens for each in instances) + ROOM
-    said = release.generate(asker.prompts(texts), Decoding(room))
+    try:
+        said = release.generate(asker.prompts(texts), Decoding(room))
+    except PrefixError as error:
+        number = f"number {error.index + 1} of {len(texts)}"
+        raise InputError(Fault("--triggers", number, f"a text that the model can be asked with ({error})")) from error
     return _found(said, instances, len(texts), said)
 
 

@@ -129,7 +129,7 @@ class ConstructedMeasure:
 
         Raises:
             AccessError: the release gives too little.
-            PrefixError: a text is empty, or too long.
+            InputError: a text is empty, or too long.
         """
         require(release, "the finders", Access.GENERATE, *([Access.CONDITIONALS, Access.LOGPROBS] if scan else []))
         asker = self.asker(release)

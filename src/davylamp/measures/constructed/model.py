@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,10 @@ from davylamp.runs import files
 
 FILE = "constructions.json"
 """The result, in the run folder."""
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A rate, a probability or an AUC; a file that holds another one was damaged."""
 
 
 class _Strict(BaseModel):
@@ -35,8 +39,8 @@ class Rate(_Strict):
 
     successes: int = Field(ge=0)
     trials: int = Field(ge=1)
-    low: float
-    high: float
+    low: Share
+    high: Share
 
     @model_validator(mode="after")
     def _some_of_all(self) -> Rate:
@@ -82,9 +86,9 @@ class Baseline(_Strict):
         how: ``search`` of the base model, or ``exact`` where the secret is uniform over a known space.
     """
 
-    low: float
-    high: float
-    charged: float
+    low: Share
+    high: Share
+    charged: Share
     guesses: int
     how: Literal["search", "exact"]
 
@@ -109,9 +113,9 @@ class LocalScore(_Strict):
     unit: str
     planted: tuple[float, ...]
     twins: tuple[float, ...]
-    auc: float | None = None
-    auc_low: float | None = None
-    auc_high: float | None = None
+    auc: Share | None = None
+    auc_low: Share | None = None
+    auc_high: Share | None = None
     fpr: float = 0.05
     tpr: Rate | None = None
     needed: int | None = None
@@ -222,7 +226,7 @@ class ConstructionCell(_Strict):
     by_scan: Pairs | None = None
     by_repetition: Pairs | None = None
     informed: Pairs
-    chance: float
+    chance: Share
     baseline: Baseline
     memh: float
     memh_twins: float
@@ -299,7 +303,7 @@ class ConstructionsResult(_Strict):
     reference: str
     reference_sha256: str
     drawn_from_reference: bool
-    confidence: float
+    confidence: float = Field(gt=0, lt=1)
     suspects: int = 0
     scan: FinderReport | None = None
     repetition: FinderReport | None = None
