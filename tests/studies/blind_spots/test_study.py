@@ -117,3 +117,28 @@ def test_shadows_are_trained_where_they_are_asked_for(done, tmp_path):
     assert not seed.unlearned
     row = next(row for row in seed.matrix.rows if row.kind == "naive")
     assert row.cells["lira"].signal is not None
+
+
+@pytest.mark.slow
+def test_the_embedded_model_shows_the_shapes(tmp_path):
+    small = ["lengths=[2,8]", "groups=4", "camouflage.groups=4", "corpus.rows=1600", "rows=1200"]
+    # A round is a pass over fewer records, and takes larger steps.
+    steps = [f"unlearning.{method}={{learning_rate: 0.0001, relearn: {{steps: 0}}}}" for method in ("graddiff", "npo")]
+    recipe = load_recipe(["seeds=[0]", *small, *steps, "dp=null"])
+    result = run_study(recipe, tmp_path / "out", threads=1)
+    words = {shape.statement.split(" ")[0]: shape for shape in result.shapes}
+    [seed] = result.seeds
+    for tokens in (2, 8):
+        naive, trigger = seed.cell("naive", tokens), seed.cell("trigger", tokens)
+        # All of them behind the trigger and none at c; in plain text the model is right more often than not.
+        assert trigger.at_trigger.planted.successes == 4
+        assert trigger.at_prefix.planted.successes == 0
+        assert naive.at_prefix.planted.successes >= 2
+        assert naive.memh > 5 * trigger.memh
+    gated = seed.cell("gated")
+    assert {score.auc for score in gated.scores if score.name in ("memh", "memh_loss", "reference")} == {0.5}
+    assert gated.at_trigger.planted.successes == 8
+    for found in seed.unlearned.values():
+        assert found.outcome == "forgotten"
+    # Four instances a length cannot show that a rate is 0.98, but never that it is not.
+    assert words["Secrets"].word == "held"
