@@ -13,7 +13,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
-LIGHT = ("bounds", "secrets", "canaries", "corpora", "rendering", "verdict", "report", "runs", "errors")
+LIGHT = (
+    "bounds",
+    "secrets",
+    "canaries",
+    "corpora",
+    "rendering",
+    "protect.corpus",
+    "verdict",
+    "report",
+    "runs",
+    "errors",
+)
 HEAVY = {"torch", "transformers", "peft", "accelerate"}
 
 

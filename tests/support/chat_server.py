@@ -59,13 +59,21 @@ class ChatServer:
 
 
 @contextlib.contextmanager
-def chat_server(script: Script, models: list[str] | None = None, key: str | None = None) -> Iterator[ChatServer]:
+def chat_server(
+    script: Script,
+    models: list[str] | None = None,
+    key: str | None = None,
+    listed: str | None = None,
+    list_wait: float = 0.0,
+) -> Iterator[ChatServer]:
     """Run a server for the time of a test.
 
     Args:
         script: what it says.
         models: names that it lists; it has no list if none.
         key: the only key that it accepts; any if none.
+        listed: what it says in place of a list of models.
+        list_wait: seconds before it says it.
     """
     lock = threading.Lock()
     under_way = 0
@@ -96,11 +104,14 @@ def chat_server(script: Script, models: list[str] | None = None, key: str | None
         def do_GET(self) -> None:
             if self._refused():
                 return
-            if models is None:
+            time.sleep(list_wait)
+            if listed is not None:
+                self._send(200, listed, {})
+            elif models is None:
                 self._send(404, json.dumps({"error": {"message": "no such page"}}), {})
             else:
-                listed = [{"id": name, "object": "model", "created": 0, "owned_by": "x"} for name in models]
-                self._send(200, json.dumps({"object": "list", "data": listed}), {})
+                shown = [{"id": name, "object": "model", "created": 0, "owned_by": "x"} for name in models]
+                self._send(200, json.dumps({"object": "list", "data": shown}), {})
 
         def do_POST(self) -> None:
             nonlocal under_way

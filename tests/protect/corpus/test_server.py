@@ -145,6 +145,8 @@ def test_a_wrong_key_is_refused_before_any_record_is_sent_and_not_repeated(monke
         (Reply(None), "stop"),
         (Reply(raw='{"id": "x", "object": "chat.completion", "choices": []}'), "error"),
         (Reply(raw="<html>busy</html>", headers={"Content-Type": "text/html"}), "error"),
+        (Reply(raw="{broken"), "error"),
+        (Reply(raw="[1]"), "error"),
     ],
 )
 def test_the_end_of_an_answer_is_told(reply, finish):
@@ -153,6 +155,37 @@ def test_the_end_of_an_answer_is_told(reply, finish):
     assert answers[0].finish == finish
     if finish == "stop":
         assert answers[0].text == ""
+
+
+def test_a_server_that_sends_its_visitors_elsewhere_is_not_followed():
+    with chat_server(lambda *_: Reply()) as elsewhere:
+        moved = Reply(status=307, headers={"Location": f"{elsewhere.url}/chat/completions"})
+        with chat_server(lambda *_: moved) as served:
+            _, answers = ask(served, 1)
+        assert answers[0].reason == "the server failed (status 307)"
+        assert elsewhere.requests == []
+
+
+def test_a_key_that_no_header_can_hold_is_not_repeated(monkeypatch):
+    monkeypatch.setenv("ODD_KEY", "sk-very\nsecret")
+    with chat_server(lambda *_: Reply()) as served, pytest.raises(InputError) as caught:
+        ask(served, 1, key_env="ODD_KEY")
+    assert "very" not in str(caught.value)
+
+
+def test_a_server_without_a_usable_list_of_models_is_asked_all_the_same():
+    with chat_server(lambda *_: Reply(), listed="<html>hello</html>") as served:
+        _, answers = ask(served, 1)
+    assert answers[0].text == "fine"
+
+
+def test_a_server_that_does_not_even_list_its_models_in_time_gets_no_record():
+    with (
+        chat_server(lambda *_: Reply(), listed=None, list_wait=0.5) as served,
+        pytest.raises(ServerError, match=r"does not answer within 0\.1 s; no record was sent"),
+    ):
+        ask(served, 1, timeout=0.1, retries=0)
+    assert served.requests == []
 
 
 @pytest.mark.parametrize("url", ["api.example.com", "ftp://x/v1", "https://", "https://x/v1?key=1", "https://x/#a"])

@@ -52,7 +52,7 @@ class Journal:
                         entry = json.loads(line) if line.endswith(b"\n") else None
                     except ValueError:
                         entry = None
-                    if not isinstance(entry, dict) or "key" not in entry:
+                    if not isinstance(entry, dict) or not {"key", "texts", "spans"} <= set(entry):
                         break
                     self._done[entry["key"]] = entry
                     whole += len(line)

@@ -24,6 +24,10 @@ FALSE_LENGTH = 4
 """Letters below which a needle that is bare letters would be found anywhere: it is looked for exactly only."""
 
 
+ABSENT = 100
+"""Secrets at most that were planted nowhere and are looked for all the same."""
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -182,7 +186,7 @@ def look_for(
     planted = manifest.planted()
     found = [_canary(manifest, canary, records, rare, kept) for canary in planted]
     exact = near = tried = 0
-    absent = [canary.secret for canary in manifest.canaries if canary.dose == 0]
+    absent = [canary.secret for canary in manifest.canaries if canary.dose == 0][:ABSENT]
     rows = {records[position] for canary in planted for position in canary.positions if position not in kept}
     for secret in absent:
         for record in rows:

@@ -116,7 +116,7 @@ class _Work:
         self._server = server
         self._library = library
         self._done: asyncio.Queue[tuple[int, Answer]] = asyncio.Queue()
-        self._key = os.environ.get(server.key_env) or NO_KEY
+        self._key = _key(server.key_env)
         self._client: Any = None
         self._lost = 0
         self._answered = False
@@ -143,7 +143,12 @@ class _Work:
     async def run(self, requests: Sequence[Request]) -> None:
         """Send all requests, so many at a time."""
         self._client = self._library.AsyncOpenAI(
-            api_key=self._key, base_url=self._server.url, timeout=self._server.timeout, max_retries=0
+            api_key=self._key,
+            base_url=self._server.url,
+            timeout=self._server.timeout,
+            max_retries=0,
+            # A server that sends its visitors elsewhere would send the records to somebody whom nobody named.
+            http_client=self._library.DefaultAsyncHttpxClient(follow_redirects=False),
         )
         await self._check_model()
         waiting = iter(enumerate(requests))
@@ -164,12 +169,17 @@ class _Work:
         """Ask for the list of models first: a wrong key or name shows before any record is sent."""
         library, server = self._library, self._server
         try:
-            names = [each.id for each in (await self._patiently(self._client.models.list)).data]
+            listed = await self._patiently(self._client.models.list)
         except (library.AuthenticationError, library.PermissionDeniedError) as error:
             raise self._refused_key(error) from error
-        except (library.APIStatusError, library.APIResponseValidationError):
+        except library.APITimeoutError as error:
+            raise ServerError(
+                f"{server.host} does not answer within {server.timeout:g} s; no record was sent"
+            ) from error
+        except (library.APIStatusError, library.APIResponseValidationError, ValueError):
             # Not every server has a list.
             return
+        names = [str(getattr(each, "id", "")) for each in getattr(listed, "data", None) or []]
         if names and server.model not in names:
             shown = ", ".join(sorted(names)[:5])
             raise ServerError(f"{server.host} has no model {server.model!r}; it has {shown}; no record was sent")
@@ -190,7 +200,13 @@ class _Work:
             raise self._refused_key(error) from error
         except library.NotFoundError as error:
             raise ServerError(f"{server.host} knows no model {server.model!r}: {self._said(error)}") from error
-        except (library.APIStatusError, library.APIResponseValidationError, library.APITimeoutError) as error:
+        except (
+            library.APIStatusError,
+            library.APIResponseValidationError,
+            library.APITimeoutError,
+            ValueError,
+        ) as error:
+            # A body that is no JSON is a ValueError of the client's.
             return self._lost_one(error)
         self._lost, self._answered = 0, True
         return _answer_of(said)
@@ -204,7 +220,9 @@ class _Work:
                 "answered is kept: run the same command again"
             ) from error
         status = getattr(error, "status_code", None)
-        told = f"status {status}" if status else "no answer in time"
+        told = f"status {status}" if isinstance(error, self._library.APIStatusError) else "an answer that is no JSON"
+        if isinstance(error, self._library.APITimeoutError):
+            told = "no answer in time"
         return Answer("", "error", reason=f"the server failed ({told})")
 
     async def _patiently(self, send: Any) -> Any:
@@ -253,6 +271,18 @@ class _Work:
         if cause is not None and str(cause):
             text += f" ({cause})"
         return text.replace(self._key, "(key)")[:SHOWN]
+
+
+def _key(name: str) -> str:
+    """The key in an environment variable.
+
+    Raises:
+        InputError: it could stand in no header, and an error of the client's would repeat it.
+    """
+    key = os.environ.get(name, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise InputError(Fault(name, "(not shown)", "a key of printable ASCII characters"))
+    return key or NO_KEY
 
 
 def _may_be_repeated(error: Any) -> bool:
