@@ -23,6 +23,7 @@ from davylamp.measures.constructed.model import (
     Pairs,
     Rate,
 )
+from davylamp.measures.constructed.shadow_model import ShadowMemorization, ShadowNote
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
 from davylamp.report.html import render
@@ -179,17 +180,43 @@ def test_the_tables_hold_what_was_read(alone: tuple[dict[str, Any], Node]) -> No
     ]
     assert out[0][1:] == ["15 of 16 [70%, 99.8%]twins 0 of 20", "0.03", "no trigger", out[0][1], "0.25"]
     assert out[1][3] == "14 of 16 [62%, 98%]twins 0 of 20"
-    seen = rows(root, "What local scores and finders see")
+    seen = rows(root, "What scores and finders see")
     assert seen[0][1:] == [
-        "+0.500-0.013", "no trigger", "referenceof 2", "0.90[0.50, 0.99]", "12 of 16 [48%, 93%]at 5%", "none was run",
+        "+0.500-0.013", "no trigger", "0.90 [0.50, 0.99]reference, best of 2found 12 of 16 [48%, 93%] at 5%", "none was run",
     ]  # fmt: skip
-    assert (seen[1][2], seen[1][6]) == ("+0.875", "trigger scan: 2 of 16 (1 of 20)")
+    assert (seen[1][2], seen[1][4]) == ("+0.875", "trigger scan: 2 of 16 (1 of 20)")
     folded = " ".join(node.text for node in section(root).all("li"))
     assert "pair (8 tokens): memh of the planted secret less that of the other one +0.250" in folded
     assert "by h, +0.400 (twins +0.050)" in folded
     assert "leaves 4 secrets open. Together they have probability 0.125" in folded
     assert "Trigger scan: 4,096 prompts, 48 continuations looked at, 46 of them without" in section(root).text
     assert "Repeated tokens: not tried." in section(root).text
+
+
+def test_shadow_models_have_a_column_and_a_table_where_there_are_some(tmp_path: Path) -> None:
+    common = {"unit": "nats", "planted": (1.0,) * 16, "twins": (0.0,) * 20, "auc_low": 0.75, "auc_high": 1.0}
+    lira = LocalScore(name="lira", auc=0.95, needed=20, tpr=rate(11, 16), **common)
+    moved = [
+        ShadowMemorization(score=name, instances=36, mean=mean, error=0.007, floor=0.014)
+        for name, mean in (("h", 0.097), ("loss", 0.25))
+    ]
+    note = ShadowNote(shadows=16, background="planted", keys=("k",), notes=("rows were `replaced`",))
+    cells = (CELLS[0].model_copy(update={"lira": lira, "counterfactual": tuple(moved)}), *CELLS[1:])
+    root = section(read(render(collect(unaudited(tmp_path, cells=cells, shadows=note).path))))
+    seen = rows(root, "What scores and finders see")
+    assert seen[0][4] == "0.95 [0.75, 1.00]found 11 of 16 [38%, 89%] at 5%".replace("38%, 89%", interval_of(lira))
+    # A score that training models take is never the best of those that only read.
+    assert "best of 2" in seen[0][3]
+    assert seen[1][4] == "not read"
+    assert rows(root, "What an instance in training changes") == [
+        ["naive duplicate (8 tokens)16 planted, each in 4 rows", "36", "+0.0970.007", "0.014", "+0.2500.007", "0.014"]
+    ]
+    assert "LiRA: rows were replaced" in root.text
+
+
+def interval_of(score: LocalScore) -> str:
+    assert score.tpr is not None
+    return f"{100 * score.tpr.low:.0f}%, {100 * score.tpr.high:.0f}%"
 
 
 def test_without_a_matrix_the_command_is_named(tmp_path: Path) -> None:
@@ -203,7 +230,7 @@ def test_too_few_twins_and_another_base_are_said(tmp_path: Path) -> None:
     weak = CELLS[0].scores[0].model_copy(update={"tpr": None, "twins": (0.0, 0.0)})
     cells = (CELLS[0].model_copy(update={"scores": (weak,)}), *CELLS[1:])
     root = section(read(render(collect(unaudited(tmp_path, cells=cells, drawn_from_reference=False).path))))
-    assert "needs 20 twins, has 2" in rows(root, "What local scores")[0][5]
+    assert "needs 20 twins, has 2" in rows(root, "What scores")[0][3]
     assert "1 of 5 have too few twins to say how many are found at that rate: it takes 20" in root.text
     assert "were not drawn from base" in root.all("div")[0].text
 

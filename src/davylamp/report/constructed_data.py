@@ -9,8 +9,8 @@ from typing import Any
 
 from davylamp.canaries.manifest import Manifest
 from davylamp.errors import RunFolderError
-from davylamp.measures.constructed.model import FILE, ConstructionCell, ConstructionsResult
-from davylamp.report.constructed_model import BestScore, ConstructionLine, Constructions, Unaudited
+from davylamp.measures.constructed.model import FILE, ConstructionCell, ConstructionsResult, LocalScore
+from davylamp.report.constructed_model import ConstructionLine, Constructions, TwinScore, Unaudited
 from davylamp.report.matrix_data import matrix_of_run
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
@@ -61,34 +61,38 @@ def told(result: ConstructionsResult) -> Constructions:
 def _line(cell: ConstructionCell, twice: bool) -> ConstructionLine:
     name = f"{KINDS.get(cell.kind, cell.kind.replace('_', ' '))} ({cell.tokens} token{'s' if cell.tokens > 1 else ''})"
     same = {
-        name: getattr(cell, name) for name in ConstructionLine.model_fields if name in ConstructionCell.model_fields
+        name: getattr(cell, name)
+        for name in ConstructionLine.model_fields
+        if name in ConstructionCell.model_fields and name != "lira"
     }
+    read = [score for score in cell.scores if score.auc is not None]
+    best = max(read, key=lambda score: score.auc or 0.0, default=None)
     return ConstructionLine(
         name=f"{name}, line {cell.line + 1}" if twice else name,
         guessing=cell.baseline.charged,
         guesses=cell.baseline.guesses,
-        best=_best(cell),
+        best=_told(best, len(read)),
+        lira=_told(cell.lira, 1),
         **same,
     )
 
 
-def _best(cell: ConstructionCell) -> BestScore | None:
-    read = [score for score in cell.scores if score.auc is not None]
-    if not read:
+def _told(score: LocalScore | None, of: int) -> TwinScore | None:
+    """A score against twins; nothing where it was not read or has none to stand against."""
+    if score is None or score.auc is None:
         return None
-    best = max(read, key=lambda score: score.auc or 0.0)
-    if best.auc is None or best.auc_low is None or best.auc_high is None or best.needed is None:
+    if score.auc_low is None or score.auc_high is None or score.needed is None:
         return None
-    return BestScore(
-        name=best.name,
-        of=len(read),
-        auc=best.auc,
-        low=best.auc_low,
-        high=best.auc_high,
-        fpr=best.fpr,
-        found=best.tpr,
-        twins=len(best.twins),
-        needed=best.needed,
+    return TwinScore(
+        name=score.name,
+        of=of,
+        auc=score.auc,
+        low=score.auc_low,
+        high=score.auc_high,
+        fpr=score.fpr,
+        found=score.tpr,
+        twins=len(score.twins),
+        needed=score.needed,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from davylamp.measures.constructed.model import FinderReport, HiddenReading, PairReading, Pairs, Rate
+from davylamp.measures.constructed.shadow_model import ShadowMemorization, ShadowNote
 from davylamp.verdict.matrix_model import Matrix
 
 
@@ -14,12 +15,12 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class BestScore(_Strict):
-    """The local score with the largest AUC, chosen after the fact.
+class TwinScore(_Strict):
+    """How well one local score tells planted instances from twins.
 
     Attributes:
         name: of the score.
-        of: how many scores it is the best of.
+        of: how many scores it is the best of, chosen after the fact; 1 for one that was fixed beforehand.
         auc: chance that a planted instance scores above a twin, ties half.
         low: lower end of its interval.
         high: upper end.
@@ -58,7 +59,9 @@ class ConstructionLine(_Strict):
         memh: mean probability of a token of the secret after c, less the base's, planted.
         memh_twins: the same of twins.
         memh_trigger: the same after rho, planted; none without a trigger.
-        best: the best local score; none without twins.
+        best: the local score with the largest AUC, chosen after the fact; none without twins.
+        lira: LiRA, from shadow models; none without shadows.
+        counterfactual: what shadows with an instance say at c more than those without; empty without shadows.
         at_suspects: brought out by the user's list; none without one.
         by_scan: by the trigger scan; none where it was not run.
         by_repetition: by repeated tokens; none where they were not run.
@@ -80,7 +83,9 @@ class ConstructionLine(_Strict):
     memh: float
     memh_twins: float
     memh_trigger: float | None
-    best: BestScore | None
+    best: TwinScore | None
+    lira: TwinScore | None
+    counterfactual: tuple[ShadowMemorization, ...]
     at_suspects: Pairs | None
     by_scan: Pairs | None
     by_repetition: Pairs | None
@@ -101,6 +106,7 @@ class Constructions(_Strict):
         suspects: prompts of the user's list.
         scan: how the trigger scan went.
         repetition: how the repeated tokens went.
+        shadows: the shadow models; none where they were not asked for.
         lines: the constructions, in the order of the plan.
     """
 
@@ -113,6 +119,7 @@ class Constructions(_Strict):
     suspects: int
     scan: FinderReport | None
     repetition: FinderReport | None
+    shadows: ShadowNote | None
     lines: tuple[ConstructionLine, ...]
 
 
