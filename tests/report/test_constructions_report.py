@@ -182,8 +182,11 @@ def test_the_tables_hold_what_was_read(alone: tuple[dict[str, Any], Node]) -> No
     assert out[1][3] == "14 of 16 [62%, 98%]twins 0 of 20"
     seen = rows(root, "What scores and finders see")
     assert seen[0][1:] == [
-        "+0.500-0.013", "no trigger", "0.90 [0.50, 0.99]reference, best of 2found 12 of 16 [48%, 93%] at 5%", "none was run",
-    ]  # fmt: skip
+        "+0.500-0.013",
+        "no trigger",
+        "0.90 [0.50, 0.99]reference, best of 2found 12 of 16 [48%, 93%] at 5%",
+        "none was run",
+    ]
     assert (seen[1][2], seen[1][4]) == ("+0.875", "trigger scan: 2 of 16 (1 of 20)")
     folded = " ".join(node.text for node in section(root).all("li"))
     assert "pair (8 tokens): memh of the planted secret less that of the other one +0.250" in folded
