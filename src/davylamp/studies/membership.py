@@ -20,6 +20,7 @@ from davylamp.rendering.render import Renderer
 from davylamp.runs.folder import RunFolder
 from davylamp.scoring.tokens import TokenScorer
 from davylamp.studies.recipe import AuditSpec
+from davylamp.training.spec import TrainingSpec
 from davylamp.verdict.epsilon import epsilon_result
 from davylamp.verdict.membership import ENDING, membership_result
 from davylamp.verdict.membership_model import MembershipResult
@@ -177,7 +178,8 @@ def save_epsilon(
     same = scores is not None and (
         scores.audited_sha256 is not None
         and scores.audited_sha256 == training.get("trained_sha256")
-        and scores.training.model_dump(mode="json") == training.get("spec")
+        # Read, since an earlier version wrote down fewer settings.
+        and scores.training == TrainingSpec.model_validate(training["spec"])
     )
     confidence = spec.rules.confidence
     found = epsilon_result(readings, manifest.space.size, spec.epsilon, spec.claim, scores, confidence, same)

@@ -72,7 +72,7 @@ def shadows_step(folder: RunFolder, request: ShadowRequest, reporter: Reporter =
     audited = _audited(folder, store, manifest, work, training, request)
     signals = [stored(store, task.key, work) for task in tasks]
     scores = _compute(manifest, drawn, work, tasks, signals, audited, request)
-    if audited is not None and request.audited is None and training["spec"] != spec.model_dump(mode="json"):
+    if audited is not None and request.audited is None and TrainingSpec.model_validate(training["spec"]) != spec:
         told = "the shadows were trained with other settings than the audited model, so that its scores are off"
         scores = scores.model_copy(update={"notes": (*scores.notes, told)})
     scores.save(folder.shadow_scores)

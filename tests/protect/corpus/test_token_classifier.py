@@ -61,7 +61,7 @@ def test_a_token_classifier_reads_texts_longer_than_its_window(tmp_path):
     text = " ".join("abcdefghijklmnopqrstuvwxyz" * 3)
     [found, none] = finder.find([text, "  "])
     covered = {at for each in found for at in range(each.start, each.end)}
-    # The library's own pipeline would read the first 16 tokens and leave the other 62 as they are.
+    # The library's own pipeline would read the first 12 tokens and leave the other 66 as they are.
     assert {at for at, letter in enumerate(text) if letter != " "} <= covered
     assert none == []
     [made] = Scrub(ScrubSpec(engine="hub", model=str(tmp_path)), 0, finder).apply([Row(0, Record.of_text(text))], QUIET)

@@ -48,9 +48,9 @@ class HubFinder:
                     f"Nothing is downloaded here: hf download {model}. ({str(error).splitlines()[0]})",
                 )
             ) from error
-        reads = min(
-            int(tokenizer.model_max_length), int(getattr(network.config, "max_position_embeddings", None) or 512)
-        )
+        # Some models count positions from 2 on, and read two tokens fewer than they have positions.
+        positions = int(getattr(network.config, "max_position_embeddings", None) or 514) - 2
+        reads = min(int(tokenizer.model_max_length), positions)
         if not tokenizer.is_fast or reads <= 8:
             raise InputError(Fault("scrub.model", model, "a model with a fast tokenizer that reads more than 8 tokens"))
         tokenizer.model_max_length = reads
