@@ -69,6 +69,17 @@ def test_masked_cues_show_a_star_for_a_name(manifest):
     assert shown == {"*"}
 
 
+def test_a_plain_text_shows_nothing_and_is_asked_as_it_is():
+    texts = small_corpus(90, "text")
+    plan = small_plan(
+        templates=[{"prompt": "{text} ", "completion": "{secret}."}], slots={}, arms={"texts": {"context": "redacted"}}
+    )
+    manifest = plant(texts, plan).manifest
+    assert {probe for canary in manifest.canaries for probe in Probe if probe.applies(canary)} == {Probe.HIDDEN}
+    with pytest.raises(InputError, match=r"audit.unseen is 'templates\[0\].prompt'; allowed: prompts that hold"):
+        Unseen(manifest, Renderer(tiny_tokenizer()), UnseenSettings(codes=5))
+
+
 def test_more_candidates_than_there_are_names_and_encodings_are_refused(manifest):
     renderer = Renderer(tiny_tokenizer())
     with pytest.raises(InputError, match=r"audit.pool is 500; allowed: at most 175"):

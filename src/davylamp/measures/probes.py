@@ -57,6 +57,9 @@ class Probe(enum.Enum):
 
     def applies(self, canary: Canary) -> bool:
         """Whether the probe differs from every probe before it, for this canary."""
+        if len(canary.carrier.prompt) == 1:
+            # Nothing is shown in a prompt without a place for the secret, such as a plain text's.
+            return self is Probe.HIDDEN
         if self in (Probe.AS_TRAINED, Probe.CUE_MASKED):
             return canary.context != "redacted"
         if self is Probe.ORIGINAL:

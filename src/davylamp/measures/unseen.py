@@ -8,6 +8,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from davylamp.canaries.manifest import Canary, Manifest
+from davylamp.canaries.plan import SLOT, Plan
 from davylamp.errors import Fault, InputError
 from davylamp.measures.exposure import Exposure
 from davylamp.measures.probes import Probe
@@ -81,6 +82,15 @@ def unseen_faults(settings: UnseenSettings, space: SecretSpace, taken: int) -> l
     return faults
 
 
+def shown_faults(plan: Plan) -> list[Fault]:
+    """What keeps codes from being shown at all: a prompt, such as a plain text's, that has no place for a secret."""
+    without = [at for at, template in enumerate(plan.templates) if "secret" not in SLOT.findall(template.prompt)]
+    return [
+        Fault("audit.unseen", f"templates[{at}].prompt", "prompts that hold {secret}", "Leave audit.unseen out.")
+        for at in without
+    ]
+
+
 def carrier_of(name: str) -> tuple[str, int | None]:
     """The canary of a reading's id, and the number of the unseen code that was shown in its place, if one was."""
     canary, mark, number = name.partition(MARK)
@@ -118,6 +128,7 @@ class Unseen:
             InputError: the space has fewer codes left than are asked for, or an encoding cannot be used on it.
         """
         faults = unseen_faults(settings, manifest.space, len(set(_held(manifest))))
+        faults += shown_faults(manifest.plan)
         if faults:
             raise InputError(faults)
         self._manifest = manifest

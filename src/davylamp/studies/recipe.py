@@ -9,10 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    SerializeAsAny,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -27,10 +25,9 @@ from davylamp.measures.kappa import KappaSettings
 from davylamp.measures.landscape.spec import LandscapeSpec
 from davylamp.measures.membership import MembershipSettings
 from davylamp.measures.probes import Probe
-from davylamp.measures.unseen import UnseenSettings, unseen_faults
+from davylamp.measures.unseen import UnseenSettings, shown_faults, unseen_faults
 from davylamp.measures.utility import Match
-from davylamp.protect.corpus.base import InterventionSpec
-from davylamp.protect.corpus.registry import spec_of
+from davylamp.protect.corpus.registry import Interventions
 from davylamp.runs.config import apply_overrides, load_yaml, set_keys, validate
 from davylamp.training.dp.positions import schedule_faults
 from davylamp.training.shadows import MOST_SHADOWS, ShadowSpec
@@ -129,17 +126,6 @@ class UtilitySpec(_Strict):
     corpus: CorpusSpec
     rows: int = Field(64, ge=1)
     match: Match = "whole"
-
-
-def _intervention(value: Any) -> Any:
-    """Settings of an intervention as a recipe holds them; a name alone takes the defaults."""
-    if isinstance(value, str):
-        value = {"name": value}
-    return spec_of(value) if isinstance(value, dict) else value
-
-
-Interventions = tuple[Annotated[SerializeAsAny[InterventionSpec], BeforeValidator(_intervention)], ...]
-"""What is done to the planted rows before training, in this order."""
 
 
 class ConstructedSpec(_Strict):
@@ -246,6 +232,7 @@ class Recipe(_Strict):
         if self.audit.unseen is not None:
             canaries = drafts(plan.only(next(iter(plan.arms))) if self.arms == "apart" else plan)
             yield from map(str, unseen_faults(self.audit.unseen, plan.space, 2 * len(canaries)))
+            yield from map(str, shown_faults(plan))
 
     def _variant_faults(self, known: Collection[str]) -> Iterator[str]:
         """Faults of all variants, those of the recipe itself left out."""
