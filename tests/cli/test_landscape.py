@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from davylamp.canaries import Manifest
+from davylamp.measures.exposure import Exposure
 from davylamp.measures.landscape.model import Landscape
 from davylamp.verdict.frontier_model import Frontier
 from support.recipes import tiny_plan, tiny_recipe, write_corpus, write_yaml
@@ -70,6 +71,22 @@ def test_untrained_and_trained_models_are_read_and_compared(davylamp, place, run
     assert [row.intervention for row in rows] == ["none", "direct", "goldfish"]
     # Training on these very rows lowers their perplexity: the held-out ones are drawn alike.
     assert rows[1].values["held_out_perplexity"].value < rows[0].values["held_out_perplexity"].value
+
+
+def test_ranks_that_an_audit_has_read_are_not_read_again(davylamp, place, run, monkeypatch) -> None:
+    assert davylamp("train", run, *TRAINING, "--model", place / "base", "-q")[0] == 0
+    assert read(davylamp, place, run)[0] == 0
+    fresh = Landscape.load(run / "landscape.json")
+    assert davylamp("audit", run, "-q")[0] == 0
+    asked: list[object] = []
+    real = Exposure.measure
+    monkeypatch.setattr(Exposure, "measure", lambda *given: asked.append(None) or real(*given))
+    assert read(davylamp, place, run)[0] == 0
+    assert not asked
+    assert Landscape.load(run / "landscape.json") == fresh
+    assert read(davylamp, place, run, "pool=100")[0] == 0
+    assert asked
+    assert {leak.candidates for leak in Landscape.load(run / "landscape.json").canaries} == {100}
 
 
 def test_a_landscape_holds_no_secret(davylamp, place, run) -> None:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from davylamp.report import labels, svg
 from davylamp.report.labels import Box, Label
+from davylamp.report.plots import LETTER
 from davylamp.report.text import digits, number, percent, shorten, ticks
 from davylamp.verdict.frontier_model import CAPABILITY, PRIVACY, Estimate, Frontier, Metric, Row
 
@@ -183,9 +184,16 @@ def _axes(frame: Box, axes: tuple[Axis, Axis]) -> Iterator[Markup]:
         yield svg.text(x, frame.bottom + 18, mark_text(axes[0].key, axes[0].log, value), class_="tick middle")
     yield svg.line(frame.left, frame.bottom, frame.right, frame.bottom, "base")
     yield svg.line(frame.left, frame.top, frame.left, frame.bottom, "base")
-    room = int((frame.right - frame.left) / 6.6)
-    yield svg.text(8, 16, f"{shorten(axes[1].title, room)} ↑ better", class_="axis")
-    yield svg.text(frame.right, frame.bottom + 42, f"{shorten(axes[0].title, room)} → better", class_="axis end")
+    yield svg.text(8, 16, f"{_title(frame, axes[1])} ↑ better", class_="axis")
+    yield svg.text(frame.right, frame.bottom + 42, f"{_title(frame, axes[0])} → better", class_="axis end")
+
+
+def _title(frame: Box, axis: Axis) -> str:
+    """What an axis measures, as long as there is room for it."""
+    room = int((frame.right - frame.left) / LETTER) - 9
+    if len(axis.title) > room and axis.key in (PRIVACY, CAPABILITY):
+        return f"{axis.key} (mean rank)"
+    return shorten(axis.title, room)
 
 
 def _stairs(frame: Box, members: Sequence[tuple[float, float]]) -> Iterator[Markup]:
@@ -299,4 +307,6 @@ def small(value: float) -> str:
 
 def perplexity(value: float) -> str:
     """A perplexity: three digits that count, and no more than a page can show."""
-    return digits(value) if value < 1e6 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    if value < 1000:
+        return digits(value)
+    return f"{value:,.0f}" if value < 1e6 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from davylamp import __version__
 from davylamp.canaries import Manifest
-from davylamp.errors import Fault, InputError
-from davylamp.measures.landscape.measure import LandscapeMeasure
+from davylamp.errors import Fault, InputError, RunFolderError
+from davylamp.measures import readings as tables
+from davylamp.measures.landscape.measure import Known, LandscapeMeasure
 from davylamp.measures.landscape.model import FILE, Base, Landscape, Source
 from davylamp.measures.landscape.spec import LandscapeSpec
 from davylamp.measures.landscape.texts import asked_as
 from davylamp.rendering.render import Style
+from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.studies.auditing import AuditRequest, open_release
@@ -53,6 +57,8 @@ class LandscapeRequest:
 def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Reporter = QUIET) -> Landscape:
     """Read a model once for everything that compares interventions; writes ``landscape.json``.
 
+    Ranks that an audit of the same model has read are taken from its readings.
+
     Args:
         folder: a run that was planted.
         request: which model, and how.
@@ -86,7 +92,8 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
     )
     release, renderer, weights = open_release(folder, how, training)
     name, steps, base = _done(request, training, weights, release.name)
-    read = LandscapeMeasure(manifest, renderer, spec, held_out, test).measure(release, reporter)
+    known = _audited(folder, manifest, spec, weights, renderer.style)
+    read = LandscapeMeasure(manifest, renderer, spec, held_out, test, known).measure(release, reporter)
     found = Landscape(
         davylamp_version=__version__,
         planted_sha256=manifest.planted_sha256,
@@ -107,6 +114,28 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
     )
     found.save(folder.path / FILE)
     return found
+
+
+def _audited(folder: RunFolder, manifest: Manifest, spec: LandscapeSpec, weights: str, style: str) -> Known | None:
+    """The ranks that an audit of the very same model, planting and settings has read; nothing where there is none."""
+    try:
+        audit = files.read_json(folder.audit)
+        frame = tables.load(folder.readings)
+    except (OSError, ValueError, RunFolderError):
+        # What cannot be read is read of the model again.
+        return None
+    asked = audit.get("spec") or {}
+    mine = (manifest.planted_sha256, weights, style, spec.pool, spec.dtype)
+    theirs = [audit.get(key) for key in ("planted_sha256", "weights_sha256", "style")]
+    if mine != (*theirs, asked.get("pool"), asked.get("dtype")):
+        return None
+    own = frame.filter((pl.col("release") == "model") & (pl.col("probe") == "hidden") & (pl.col("target") == "trained"))
+    values = {(row["canary"], row["measure"]): float(row["value"]) for row in own.iter_rows(named=True)}
+    needed = [(canary.id, measure) for canary in manifest.measured() for measure in ("exposure", "rank")]
+    candidates = audit.get("candidates")
+    if not isinstance(candidates, int) or any(key not in values for key in needed):
+        return None
+    return Known(candidates, {key: values[key] for key in needed})
 
 
 def _done(

@@ -41,6 +41,19 @@ class Reading:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an audit of the same model read already.
+
+    Attributes:
+        candidates: how many candidates each secret was ranked among.
+        values: exposure in bits and rank by canary and by ``exposure`` or ``rank``.
+    """
+
+    candidates: int
+    values: Mapping[tuple[str, str], float]
+
+
 class LandscapeMeasure:
     """What a model leaks, and what it is still good for (P3, Fig. 1, 2 and Table 3).
 
@@ -56,7 +69,13 @@ class LandscapeMeasure:
     access = (Access.LOGPROBS, Access.CONDITIONALS)
 
     def __init__(
-        self, manifest: Manifest, renderer: Renderer, spec: LandscapeSpec, held_out: Corpus, test: Corpus
+        self,
+        manifest: Manifest,
+        renderer: Renderer,
+        spec: LandscapeSpec,
+        held_out: Corpus,
+        test: Corpus,
+        known: Known | None = None,
     ) -> None:
         """Lay out what will be scored, so that what does not fit costs no reading.
 
@@ -66,13 +85,14 @@ class LandscapeMeasure:
             spec: how to read.
             held_out: records that no model was trained on.
             test: records whose last item is predicted.
+            known: the ranks, where an audit has read them; they take longest.
 
         Raises:
             InputError: the pool is too large, or nobody knows whom a canary's record is about.
             ScoringError: there is no record, or none has a last item.
         """
         self._manifest, self._spec = manifest, spec
-        self._exposure = Exposure(manifest, renderer, spec.pool)
+        self._ranked = Exposure(manifest, renderer, spec.pool) if known is None else known
         self._verbatim = secret_tokens(manifest, renderer, probed(manifest, (Probe.HIDDEN,)))
         self._questions = questions(manifest, renderer, spec)
         for name, corpus in (("held-out", held_out), ("test", test)):
@@ -102,10 +122,7 @@ class LandscapeMeasure:
             ScoringError: a canary or a record cannot be scored; names it.
         """
         require(release, self.name, *self.access)
-        bits = {
-            (reading.canary, reading.measure): reading.value
-            for reading in self._exposure.measure(release, (Probe.HIDDEN,), reporter)
-        }
+        ranks = self._ranks(release, reporter)
         verbatim = _scored(TokenScorer([GREEDY]), release, self._verbatim, "verbatim", reporter)
         plain = TokenScorer()
         semantic = _scored(plain, release, self._questions, "semantic", reporter)
@@ -113,15 +130,19 @@ class LandscapeMeasure:
         whole = {each.ids: each for each in (*self._held_out, *self._items)}
         texts = dict(zip(whole, _scored(plain, release, [*whole.values()], "records", reporter), strict=True))
         return Reading(
-            tuple(self._leaks(bits, verbatim, semantic)),
+            tuple(self._leaks(ranks, verbatim, semantic)),
             tuple(_text(texts[each.ids], (1, len(each.ids)), each.name) for each in self._held_out),
             tuple(_text(texts[each.ids], each.secret, each.name) for each in self._items),
             self._notes,
         )
 
-    def _leaks(
-        self, bits: Mapping[tuple[str, str], float], verbatim: Sequence[TokenScores], semantic: Sequence[TokenScores]
-    ) -> list[Leak]:
+    def _ranks(self, release: Release, reporter: Reporter) -> Known:
+        if isinstance(self._ranked, Known):
+            return self._ranked
+        found = self._ranked.measure(release, (Probe.HIDDEN,), reporter)
+        return Known(self._ranked.candidates, {(each.canary, each.measure): each.value for each in found})
+
+    def _leaks(self, ranks: Known, verbatim: Sequence[TokenScores], semantic: Sequence[TokenScores]) -> list[Leak]:
         found = []
         for canary, own, asked in zip(self._manifest.measured(), verbatim, semantic, strict=True):
             role: Role = "positive" if canary.role == "positive" else "focus" if canary.dose else "twin"
@@ -135,9 +156,9 @@ class LandscapeMeasure:
                     tokens=secret.tokens,
                     semantic=answer.nats,
                     semantic_tokens=answer.tokens,
-                    exposure=max(0.0, bits[canary.id, "exposure"]),
-                    rank=bits[canary.id, "rank"],
-                    candidates=self._exposure.candidates,
+                    exposure=max(0.0, ranks.values[canary.id, "exposure"]),
+                    rank=ranks.values[canary.id, "rank"],
+                    candidates=ranks.candidates,
                     greedy=math.isfinite(own.emission[GREEDY]),
                 )
             )
