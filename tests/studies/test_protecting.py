@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from davylamp.protect.corpus.registry import Kind, spec_of
 from davylamp.runs import files
 from davylamp.runs.config import validate
 from davylamp.runs.folder import RunFolder
-from davylamp.studies.protecting import ProtectRequest, protect_step, show
+from davylamp.studies.protecting import ProtectRequest, forecast_step, protect_step, show
 from davylamp.studies.recipe import Recipe
 from davylamp.studies.runner import run_recipe
 from davylamp.studies.steps import plant_step, train_step
@@ -187,6 +188,34 @@ def test_failed_rows_are_never_passed_through(folder, added):
     assert len(taken) == made.steps[0].counts["refused"]
     assert all(protected[at] != planted[at] for at in taken)
     assert all(each.secret.near == 0 for each in made.leaks.doses)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"), [(lambda rows: rows[1:], "left out 1 of"), (lambda rows: [*rows, rows[0]], "twice")]
+)
+def test_an_intervention_that_loses_or_repeats_rows_is_refused(folder, added, rows, message):
+    class Careless:
+        name, version = "broken", "1"
+
+        def apply(self, given, _reporter):
+            return (Protected(row.position, row.record) for row in rows(given))
+
+    build(added, Careless())
+    with pytest.raises(ProtectionError, match=message):
+        protect_step(folder, request("broken"))
+    assert not (folder.path / "protection.json").exists()
+
+
+def test_what_would_be_sent_is_told_after_what_comes_before_it(folder, tmp_path):
+    sent = {"name": "rewrite", "server": "http://127.0.0.1:9/v1", "model": "tiny"}
+    asked = replace(request({"name": "surrogate"}, sent), cache=tmp_path / "cache")
+    (told,) = forecast_step(folder, asked)
+    # Sixty rows without the control's five; each copy is drawn by itself.
+    assert (told.records, told.requests, told.host) == (55, 55, "127.0.0.1:9")
+    once = replace(request({**sent, "once": True}), cache=tmp_path / "cache")
+    (told,) = forecast_step(folder, once)
+    assert told.requests == 55 - 2
+    assert not (folder.path / ".protect").exists()
 
 
 def test_an_empty_answer_is_a_failure_whatever_the_intervention_says(folder, added):

@@ -143,7 +143,9 @@ def _carry_out(
     by_position = {row.position: row for row in missing}
     failed: dict[str, Protected] = {}
     for each in intervention.apply(missing, reporter) if missing else ():
-        row = by_position.pop(each.position)
+        row = by_position.pop(each.position, None)
+        if row is None:
+            raise ProtectionError(f"{intervention.name} gave row {each.position} twice, or was never given it")
         made = _readable(each)
         if made.note == "ok":
             journal.keep(row, made)
@@ -218,8 +220,9 @@ def forecasts(work: Work) -> list[Any]:
             continue
         made = {key_of(todo_row): each for todo_row, each in _paired(intervention, list(different(todo)))}
         for row in todo:
-            if made[key_of(row)].note == "ok":
-                current[row.position] = made[key_of(row)].record
+            found = made.get(key_of(row))
+            if found is not None and found.note == "ok":
+                current[row.position] = found.record
     return told
 
 

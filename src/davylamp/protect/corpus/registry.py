@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import numpy as np
+from pydantic import BeforeValidator, SerializeAsAny
 
 from davylamp.errors import Fault, InputError, RecipeError
 from davylamp.protect.corpus.base import Intervention, InterventionSpec, Protected, Row, Setting, texts, with_texts
@@ -135,6 +136,17 @@ def spec_of(data: Mapping[str, Any], prefix: str = "protect") -> InterventionSpe
     except InputError as error:
         raise RecipeError(error.faults) from error
     return validate(kind.spec, data, prefix)
+
+
+def _intervention(value: Any) -> Any:
+    """Settings of an intervention as a recipe holds them; a name alone takes the defaults."""
+    if isinstance(value, str):
+        value = {"name": value}
+    return spec_of(value) if isinstance(value, Mapping) else value
+
+
+Interventions = tuple[Annotated[SerializeAsAny[InterventionSpec], BeforeValidator(_intervention)], ...]
+"""A recipe's interventions, in their order: settings with a name, or names alone."""
 
 
 @cache
