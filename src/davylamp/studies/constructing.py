@@ -28,7 +28,6 @@ from davylamp.measures.constructed.shadowed import with_shadows
 from davylamp.rendering.render import Style
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
-from davylamp.studies.constructed_shadows import prepare_instances, read_instances
 from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.steps import check_own_model, read_training
 from davylamp.verdict.roc import auc, needed, operating_point
@@ -105,6 +104,9 @@ def constructions_step(
         StorageError: the result cannot be written.
         DavylampError: shadows cannot be trained; see :mod:`davylamp.studies.constructed_shadows`.
     """
+    # Trains, and so needs torch, which a plan that is only shown does not.
+    from davylamp.studies.constructed_shadows import prepare_instances, read_instances
+
     manifest = Manifest.load(folder.manifest)
     style: Style = request.style or ("auto" if manifest.constructions is None else manifest.constructions.style)
     measure = ConstructedMeasure(manifest, style, request.settings, reporter)
