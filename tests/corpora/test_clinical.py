@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -267,3 +269,17 @@ def test_the_plan_is_planted_by_its_name(tmp_path):
     found = CliRunner().invoke(app, ["plant", str(tmp_path / "records.jsonl"), *small, *out])
     assert found.exit_code == 0
     assert Manifest.load(tmp_path / "run" / "manifest.json").space.size == 7000
+
+
+@here
+def test_what_the_page_says_is_refused_is_refused_so(tmp_path, monkeypatch):
+    page = Path("docs/clinical.md").read_text(encoding="utf-8")
+    for path in (SHARED, DRUGS):
+        shutil.copy(path, tmp_path / path.name)
+    monkeypatch.chdir(tmp_path)
+    shown = re.findall(r"```text\n\$ davylamp (plant .*?)\nerror: (.*?)```", page, re.DOTALL)
+    assert len(shown) == 3
+    for command, message in shown:
+        found = CliRunner().invoke(app, command.split())
+        # Long messages are wrapped in the document.
+        assert str(found.exception).split() == message.split()
