@@ -274,6 +274,6 @@ def test_a_record_of_turns_is_sent_with_its_roles(tmp_path):
     pytest.importorskip("openai")
     rows = rows_of([Record.of_pair("who?", f"Ada {at}.") for at in range(3)], once=False)
     with chat_server(lambda *_: Reply("[user]\nwhat?\n[assistant]\nBela.")) as served:
-        made = list(build("rewrite", tmp_path, server=served.url, rows=rows).apply(rows, QUIET))
+        made = list(build("rewrite", tmp_path, server=served.url, rows=rows, concurrency=1).apply(rows, QUIET))
     assert "[user]\nwho?\n[assistant]\nAda 0." in record_in(served.requests[0])
     assert {each.record for each in made} == {Record.of_pair("what?", "Bela.")}
