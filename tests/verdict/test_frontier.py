@@ -118,6 +118,13 @@ def test_leakage_by_dose_rises_where_it_was_made_to_and_twins_read_as_chance(nin
         assert row.doses[0].canaries == 60
 
 
+def test_how_far_twins_differ_is_said(nine: Frontier) -> None:
+    values = {row.intervention: row.doses[0].values["verbatim_perplexity"].value for row in nine.rows}
+    note = next(note for note in nine.notes if note.startswith("Twins"))
+    assert f"{min(values.values()):.3g} ({min(values, key=values.__getitem__)})" in note
+    assert f"{max(values.values()):.3g}" in note
+
+
 def test_interventions_without_a_difference_share_ranks_and_intervals_hold_the_middle() -> None:
     names = [f"same{at}" for at in range(6)]
     found = frontier(study(names, (0, 1), {name: Way(0.3, 0.2) for name in names}), resamples=400)

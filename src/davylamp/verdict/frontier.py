@@ -16,6 +16,7 @@ from davylamp.verdict.frontier_estimates import Sums, crossed_mean, nested_mean
 from davylamp.verdict.frontier_metrics import (
     METRICS,
     RANKED,
+    VERBATIM,
     Settings,
     by_dose,
     canary_nats,
@@ -103,7 +104,7 @@ def _compare(runs: Sequence[Named], settings: Settings, axes: tuple[str, str]) -
         fronts=tuple(_fronts(rows, ranks, axes)),
         arrows=tuple(_arrows(together, settings)),
         correlations=tuple(_correlations(rows)),
-        notes=tuple(_notes(held, seeds, landscapes)),
+        notes=tuple([*_notes(held, seeds, landscapes), *_twins(rows)]),
     )
 
 
@@ -234,3 +235,15 @@ def _notes(
     if any(each.base is None for each in landscapes):
         yield "Of some runs nobody knows from which model they were trained; they are taken to be of the same one."
     yield from dict.fromkeys(note for each in landscapes for note in each.notes)
+
+
+def _twins(rows: Sequence[Row]) -> Iterator[str]:
+    """How far perplexities differ where nothing can be remembered."""
+    own = [(dose.values[VERBATIM].value, row.intervention) for row in rows for dose in row.doses if not dose.dose]
+    if len(own) > 1:
+        (least, lowest), (most, highest) = min(own), max(own)
+        yield (
+            f"Twins, which were planted nowhere, have verbatim perplexities from {least:.3g} ({lowest}) to {most:.3g} "
+            f"({highest}): so much of a difference is how well a model spells such secrets, and nothing that it "
+            "remembers. Exposure is free of it."
+        )

@@ -109,8 +109,8 @@ METRICS = (
         higher_is_better=False,
         ranked=True,
         statistic=(
-            "geometric mean over test records of exp(nats a token) of the last item (the last medication of a patient); interval by Student's t on the "
-            "logarithms over records, and over seeds where there are several"
+            "geometric mean over test records of exp(nats a token) of the last item (a patient's last medication); "
+            "interval by Student's t on the logarithms over records, and over seeds where there are several"
         ),
     ),
 )

@@ -38,10 +38,10 @@ class Ranks:
 def mean_ranks(runs: Mapping[str, Sequence[Landscape]], settings: Settings) -> Ranks:
     """Rank interventions by each ranked metric, and average the ranks of each side (P3, Fig. 1).
 
-    Rank 1 is the worst and the number of interventions the best; what is equal to nine decimals of nats shares the middle of its
-    ranks. Intervals are percentiles over resamples, the same for all interventions: seeds are drawn with replacement,
-    within each the canaries of each dose, and once for all seeds the records. Ranks of interventions that are all but
-    equal jump between resamples, so that their intervals are wide, and few seeds make every interval rough.
+    Rank 1 is the worst and the number of interventions the best; what is equal to nine decimals of nats shares the
+    middle of its ranks. Intervals are percentiles over resamples, the same for all interventions: seeds are drawn with
+    replacement, within each the canaries of each dose, and once for all seeds the records. Ranks of interventions that
+    are all but equal jump between resamples, so that their intervals are wide, and few seeds make every interval rough.
 
     Args:
         runs: for each intervention its landscapes, the same seeds in the same order in all.
