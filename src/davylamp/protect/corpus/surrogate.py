@@ -9,8 +9,8 @@ drawn anew in their shape. Everything is drawn from a seed, so that the same fil
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -23,7 +23,7 @@ from davylamp.protect.corpus.segments import Piece, Token, pieces
 from davylamp.runs.progress import Reporter
 from davylamp.secrets.streams import stream
 
-Field_ = tuple[str, int]
+Place = tuple[str, int]
 """Where a piece stands: its label, and its number between commas."""
 
 FURNITURE = 0.5
@@ -73,9 +73,10 @@ class Frequencies:
                 )
             )
         self.lists: set[str] = set()
-        whole: dict[tuple[Field_, str], set[int]] = defaultdict(set)
-        words: dict[tuple[Field_, str], set[int]] = defaultdict(set)
-        placed: dict[tuple[Field_, str, int, str], set[int]] = defaultdict(set)
+        items: dict[tuple[str, str], set[int]] = defaultdict(set)
+        whole: dict[tuple[Place, str], set[int]] = defaultdict(set)
+        words: dict[tuple[Place, str], set[int]] = defaultdict(set)
+        placed: dict[tuple[Place, str, int, str], set[int]] = defaultdict(set)
         seen: set[tuple[int, str]] = set()
         self.words: set[str] = set()
         for row in rows:
@@ -86,6 +87,8 @@ class Frequencies:
                 for piece in pieces(text):
                     if piece.listed:
                         self.lists.add(piece.label)
+                    if piece.label:
+                        items[piece.label, piece.text].add(row.origin)
                     where = field_of(piece)
                     whole[where, piece.text.casefold()].add(row.origin)
                     for token in piece.tokens:
@@ -95,7 +98,7 @@ class Frequencies:
         self._whole = {key: len(held) for key, held in whole.items()}
         self._words = {key: len(held) for key, held in words.items()}
         self._pools = _pools(placed, common)
-        self._items = _pools(_items(rows), common)
+        self._items = _pools(items, common)
 
     def piece(self, piece: Piece) -> int:
         """Records that hold a piece in its place."""
@@ -125,7 +128,7 @@ class Frequencies:
         return self._items.get((label,), [])
 
 
-def field_of(piece: Piece) -> Field_:
+def field_of(piece: Piece) -> Place:
     """Where a piece stands."""
     return piece.label, piece.ordinal
 
@@ -135,19 +138,9 @@ def pattern(number: str) -> str:
     return "".join("0" if letter.isdigit() else letter for letter in number)
 
 
-def _items(rows: Sequence[Row]) -> dict[tuple[str, str], set[int]]:
-    found: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for row in rows:
-        for text in texts(row.record):
-            for piece in pieces(text):
-                if piece.label:
-                    found[piece.label, piece.text].add(row.origin)
-    return found
-
-
-def _pools(placed: dict, common: int) -> dict[tuple, list[tuple[str, int]]]:  # type: ignore[type-arg]
+def _pools(placed: Mapping[Any, set[int]], common: int) -> dict[tuple[Any, ...], list[tuple[str, int]]]:
     """For each kind its common texts in a fixed order; the text is the last part of a key."""
-    result: dict[tuple, list[tuple[str, int]]] = defaultdict(list)  # type: ignore[type-arg]
+    result: dict[tuple[Any, ...], list[tuple[str, int]]] = defaultdict(list)
     for (*kind, text), held in sorted(placed.items(), key=lambda each: str(each[0])):
         if len(held) >= common:
             result[tuple(kind)].append((text, len(held)))
@@ -247,10 +240,10 @@ class Surrogate:
         own = [each for each in piece.tokens if each.shape == "capital" and not self._counts.is_furniture(piece, each)]
         return bool(own) and own[0].start == token.start
 
-    def _new(self, draw) -> str:  # type: ignore[no-untyped-def]
+    def _new(self, draw: Callable[[], str]) -> str:
         """A draw that no record of the file holds, so that nobody's number is given to another."""
         for _ in range(TRIES):
-            made = str(draw())
+            made = draw()
             if made.casefold() not in self._counts.words:
                 return made
         return made
