@@ -169,7 +169,7 @@ def _place(frame: Box, axes: tuple[Axis, Axis], x: float, y: float) -> tuple[flo
 def mark_text(key: str, log: bool, value: float) -> str:
     """A mark of an axis."""
     if log:
-        return f"{value:,.3g}"
+        return f"{value:g}" if value < 1000 else perplexity(value)
     return f"{value:g}" if key not in ("rank1_share", "greedy_recovery") else percent(value)
 
 
