@@ -11,6 +11,7 @@ from davylamp.corpora.records import Record
 from davylamp.errors import InputError
 from davylamp.protect.corpus.base import apply_spans
 from davylamp.protect.corpus.journal import rows_of
+from davylamp.protect.corpus.leaks import survives
 from davylamp.protect.corpus.surrogate import Surrogate
 from davylamp.runs.progress import QUIET
 from support.clinical_rows import DRUGS, clinical_records, clinical_text
@@ -69,6 +70,21 @@ def test_both_halves_of_a_rare_name_may_be_common():
     made = Surrogate(rows).one(rows[-1]).record.reply
     assert "Ada Elm" not in made
     assert made.endswith("Note: fine.")
+
+
+@pytest.mark.parametrize("mark", [",", " ", ", ", "-", "/", ""])
+def test_a_code_goes_however_its_digits_are_parted(mark):
+    def text(at: int) -> str:
+        return f"pls send ticket {mark.join(f'{at * 37 % 10000:04d}')} to us, thanks"
+
+    rows = rows_of([Record.of_text(text(at)) for at in range(1, 200)], once=False)
+    surrogate = Surrogate(rows)
+    for row in rows[:40]:
+        made = surrogate.one(row).record
+        # Every digit by itself stands in many records, and all four together in one.
+        assert survives(mark.join(f"{(row.position + 1) * 37 % 10000:04d}"), made) == (False, False)
+        assert made.reply.startswith("pls send ticket ")
+        assert made.reply.endswith(" to us, thanks")
 
 
 def test_a_replaced_number_is_nobody_elses(planted):

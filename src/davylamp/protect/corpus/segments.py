@@ -14,8 +14,10 @@ from typing import Literal
 
 Shape = Literal["capital", "lower", "number", "date"]
 
-_CUT = re.compile(r"(?P<section>\.(?=\s|$)\s*|[!?](?=\s|$)\s*|\n+)|(?P<item>;\s*)|(?P<comma>,\s+)|(?P<label>:\s+)")
-_TOKEN = re.compile(r"[^\W_]+(?:[-./:'’@][^\W_]+)*")
+_CUT = re.compile(
+    r"(?P<section>\.(?=\s|$)\s*|[!?](?=\s|$)\s*|\n+)|(?P<item>;\s*)|(?P<comma>(?<!\d),\s+|,\s+(?![\d\s]))|(?P<label>:\s+)"
+)
+_TOKEN = re.compile(r"[^\W_]+(?:(?:[-./:'’@]|(?<=\d),(?=\d))[^\W_]+)*")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}")
 _LABEL_WORDS = 4
 """Words that a label has at most; a longer text before a colon is prose."""

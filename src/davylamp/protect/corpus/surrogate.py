@@ -151,7 +151,7 @@ class Surrogate:
     """The surrogate rewriter over one file."""
 
     name = "surrogate"
-    version = "1"
+    version = "2"
 
     def __init__(self, rows: Sequence[Row], common: int = 5, seed: int = 0) -> None:
         """Count how many records hold what.
@@ -207,23 +207,33 @@ class Surrogate:
     def _rare_tokens(self, piece: Piece) -> Iterator[tuple[str, Token]]:
         """The tokens of a rare piece that are replaced, with their kinds.
 
-        A run of capitalised words is one thing (a name, a street): both halves of a rare name may be common.
+        A run of capitalised words is one thing (a name, a street), and so is one of numbers (a code written in parts):
+        all its words may be common, and the whole be nobody else's.
         """
         counts = self._counts
-        run: list[Token] = []
-        for token in [*piece.tokens, None]:
-            own = token is not None and token.shape == "capital" and not counts.is_furniture(piece, token)
-            if token is not None and own:
-                run.append(token)
+        for run in self._runs(piece):
+            shape = run[0].shape
+            if len(run) == 1 and counts.word(piece, run[0]) >= counts.common:
                 continue
-            if run:
-                # The run is the whole of what is rare in the piece, unless each word of it is rare or not by itself.
-                kind = piece.label or ("name" if len(run) > 1 else "word")
-                if len(run) > 1 or counts.word(piece, run[0]) < counts.common:
-                    yield from ((kind, each) for each in run)
-                run = []
-            if token is not None and counts.word(piece, token) < counts.common:
-                yield token.shape if token.shape in ("number", "date") else piece.label or "word", token
+            words = piece.label or ("name" if len(run) > 1 else "word")
+            kind = shape if shape in ("number", "date") else words
+            yield from ((kind, token) for token in run)
+
+    def _runs(self, piece: Piece) -> list[list[Token]]:
+        """The tokens of a piece, neighbouring capitalised words and neighbouring numbers together."""
+        runs: list[list[Token]] = []
+        last: Token | None = None
+        for token in piece.tokens:
+            if token.shape == "capital" and self._counts.is_furniture(piece, token):
+                last = None
+                continue
+            joined = last is not None and last.shape == token.shape and token.shape in ("capital", "number")
+            if joined:
+                runs[-1].append(token)
+            else:
+                runs.append([token])
+            last = token
+        return runs
 
     def _token(self, piece: Piece, token: Token, kind: str, rng: np.random.Generator) -> str:
         pool = self._counts.pool(piece, token)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-_WORDS = re.compile(r"[^\W_]+(?:[-./:'’@][^\W_]+)*|\s+|[^\s]")
+_WORDS = re.compile(r"[^\W_•]+(?:(?:[-./:'’@]|(?<=\d),(?=\d))[^\W_]+)*|•(?:\W?•)*|\s+|[^\s]")
 _MARKS = {"-": ("[-", "-]"), "+": ("{+", "+}"), "=": ("", "")}
 
 Mark = Literal["=", "-", "+"]
