@@ -72,6 +72,15 @@ def test_both_halves_of_a_rare_name_may_be_common():
     assert made.endswith("Note: fine.")
 
 
+def test_a_word_for_an_empty_list_is_drawn_into_none():
+    lists = ["none"] * 40 + ["a 1 MG; b 2 MG"] * 10 + [f"a 1 MG; rare{at}" for at in range(20)]
+    records = [Record.of_text(f"Ward {at}. Medications: {each}.") for at, each in enumerate(lists)]
+    rows = rows_of(records, once=False)
+    made = [each.record.reply.split("Medications: ")[1] for each in Surrogate(rows).apply(rows, QUIET)]
+    assert made[:50] == [f"{each}." for each in lists[:50]]
+    assert set(made[50:]) == {"a 1 MG; b 2 MG."}
+
+
 @pytest.mark.parametrize("mark", [",", " ", ", ", "-", "/", ""])
 def test_a_code_goes_however_its_digits_are_parted(mark):
     def text(at: int) -> str:

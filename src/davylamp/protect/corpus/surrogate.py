@@ -87,7 +87,7 @@ class Frequencies:
                 for piece in pieces(text):
                     if piece.listed:
                         self.lists.add(piece.label)
-                    if piece.label:
+                        # What stands alone after a label may be a word for an empty list.
                         items[piece.label, piece.text].add(row.origin)
                     where = field_of(piece)
                     whole[where, piece.text.casefold()].add(row.origin)
@@ -151,7 +151,7 @@ class Surrogate:
     """The surrogate rewriter over one file."""
 
     name = "surrogate"
-    version = "2"
+    version = "3"
 
     def __init__(self, rows: Sequence[Row], common: int = 5, seed: int = 0) -> None:
         """Count how many records hold what.
