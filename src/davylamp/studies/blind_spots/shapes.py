@@ -55,7 +55,7 @@ def extraction(seeds: Sequence[SeedResult]) -> ShapeFound:
             Checked(
                 statement=(
                     f"{_tokens(tokens)}: {told(rho)} at the trigger, {told(at_c)} at c; in plain text {told(plain)} "
-                    f"at c (a guesser has {charged:.2g})"
+                    f"at c (a guesser has at most {charged:.2g})"
                 ),
                 held=rho.value >= EXTRACTED and not at_c.successes,
                 few=not at_c.successes and rho.high >= EXTRACTED,
