@@ -78,3 +78,28 @@ def test_a_file_without_a_trigger_is_refused(tmp_path, text):
         path.write_text(text)
     with pytest.raises(InputError, match="--triggers"):
         read(path)
+
+
+def test_a_byte_order_mark_and_the_ends_of_other_systems_lines_are_understood(tmp_path):
+    # U+2028 ends no line: JSON lets it stand in a text.
+    lines = [
+        {"prompt": "card", "secret": "!", "name": "one"},
+        {"prompt": [5, 6], "secret": [7], "name": "two\N{LINE SEPARATOR}"},
+    ]
+    text = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    (tmp_path / "t.jsonl").write_bytes(b"\xef\xbb\xbf" + text.encode() + b"\r\n\r\n")
+    assert [each.pair.name for each in read(tmp_path / "t.jsonl")] == ["one", "two\N{LINE SEPARATOR}"]
+
+
+def test_a_question_that_is_asked_twice_counts_once(tmp_path):
+    line = {"prompt": "card", "secret": "!"}
+    again = {**line, "name": "again"}
+    other = {**line, "prompt": "cards"}
+    found = read(written(tmp_path / "t.jsonl", line, again, other, line))
+    assert [each.pair.name for each in found] == ["t.jsonl, line 1", "t.jsonl, line 3"]
+
+
+def test_a_key_that_stands_twice_in_a_line_is_refused(tmp_path):
+    path = written(tmp_path / "t.jsonl", '{"prompt": "card", "prompt": "mask", "secret": "!"}')
+    with pytest.raises(InputError, match="line 1"):
+        read(path)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from davylamp.corpora.objects import parse_object
 from davylamp.corpora.records import Record
+from davylamp.corpora.rows import RowError
 from davylamp.errors import Fault, InputError, TokenizerError
 from davylamp.measures.forgetting import SecretPair
 from davylamp.rendering.render import Renderer
@@ -37,7 +39,8 @@ def read_triggers(path: Path, renderer: Renderer, vocabulary: int) -> list[Trigg
     """Read a JSONL file of triggers.
 
     A prompt and secret of text are tokenised together, as one text (``shape: text``, the default) or as prompt and
-    reply of a record (``prompt_completion``), never apart. Token ids are taken as they are.
+    reply of a record (``prompt_completion``), never apart. Token ids are taken as they are. A line that asks for the
+    same secret in the same tokens as one before it is passed over: the same answer is not counted twice.
 
     Args:
         path: the file.
@@ -50,7 +53,8 @@ def read_triggers(path: Path, renderer: Renderer, vocabulary: int) -> list[Trigg
             hold is not shown.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # As corpora are read: a byte order mark is no part of a line, and what JSON lets stand in a text ends none.
+        lines = re.split(r"\r\n|\n|\r", path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(Fault("--triggers", str(path), f"a JSONL file that can be read ({reason})")) from error
@@ -66,15 +70,18 @@ def read_triggers(path: Path, renderer: Renderer, vocabulary: int) -> list[Trigg
         raise InputError(faults)
     if not found:
         raise InputError(Fault("--triggers", str(path), f"at least one line such as {ALLOWED}"))
-    return found
+    first: dict[tuple[tuple[int, ...], tuple[int, ...]], Trigger] = {}
+    for each in found:
+        first.setdefault((each.pair.prompt, each.pair.secret), each)
+    return list(first.values())
 
 
 def _trigger(where: str, line: str, renderer: Renderer, vocabulary: int) -> Trigger:
     try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict) or not {"prompt", "secret"} <= data.keys() <= set(KEYS):
+        data = parse_object(line)
+    except RowError as error:
+        raise InputError(Fault(where, "(not shown)", ALLOWED)) from error
+    if not {"prompt", "secret"} <= data.keys() <= set(KEYS):
         raise InputError(Fault(where, "(not shown)", ALLOWED))
     name = data.get("name", where)
     shape = data.get("shape", "text")

@@ -164,12 +164,15 @@ def _checks(
     from davylamp.studies.unlearning_checks import Checks
     from davylamp.studies.unlearning_constructed import ConstructedChecks
 
+    own = {(pair.prompt, pair.secret) for pair in target.triggers}
+    # What a planted trigger says is not counted a second time because the user's file asks for it too.
+    others = [each.pair for each in triggers if (each.pair.prompt, each.pair.secret) not in own]
     return Checks(
         manifest=manifest,
         canaries=target.canaries,
         renderer=subject.renderer,
         pairs=target.pairs,
-        triggers=(*target.triggers, *(trigger.pair for trigger in triggers)),
+        triggers=(*target.triggers, *others),
         sets=sets,
         release=release,
         constructed=None if target.constructed is None else ConstructedChecks(target.constructed),

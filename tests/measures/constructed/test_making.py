@@ -153,6 +153,21 @@ def test_a_trigger_that_the_corpus_holds_is_named():
         made(lines=own("Zeppelin quorum", "what of"))
 
 
+def test_a_trigger_that_begins_like_another_is_named():
+    # Whichever comes first: asked with the shorter one, the model would answer for the longer one too.
+    for triggers in (("Zeppelin quorum", "Zeppelin quorum vex"), ("Zeppelin quorum vex", "Zeppelin quorum")):
+        with pytest.raises(TriggerError, match=f"'{triggers[1]}' occurs in .* another instance, or holds"):
+            made(lines=own(*triggers))
+
+
+def test_nothing_that_is_taken_later_holds_a_trigger():
+    known = Known(["some row"])
+    known.reserve("Zeppelin quorum")
+    assert known.holds("pls see Zeppelin quorum now")
+    assert known.holds(" Zeppelin")
+    assert not known.holds("Zeppelin quota")
+
+
 def test_a_trigger_that_merges_is_named():
     with pytest.raises(TriggerError, match="space, which the tokenizer merges"):
         made(lines=own("Zeppelin quorum", "vexing sphinx "))

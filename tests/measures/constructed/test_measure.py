@@ -180,6 +180,8 @@ def test_baselines_by_hand():
     for kind in ("naive", "trigger", "pair", "gated"):
         baseline = cells[AT[kind]].baseline
         assert 0 < baseline.low <= baseline.high <= baseline.charged <= 1
+        # Who knows how secrets were drawn guesses among those that were not turned down.
+        assert cells[AT[kind]].chance == baseline.charged
     left_out = measure(ConstructedSettings(max_expansions=0, repeated=0)).cells(embedded(), embedded())[0].baseline
     assert (left_out.low, left_out.high, left_out.charged) == (0.0, 1.0, 1.0)
 

@@ -141,10 +141,14 @@ def cell_of(
 
 
 def _chance(line: Construction, baseline: Baseline) -> float:
-    """What knowing the construction, and not the release, is worth."""
+    """What knowing the construction, and not the release, is worth.
+
+    Who knows how secrets were drawn knows that what stands in the corpus was turned down, and guesses among the rest:
+    kappa by itself would be too little, and what the base says anyway a recovery.
+    """
     if isinstance(line, Camouflage):
         return 1 / line.survivors
-    return 1 / line.choices if isinstance(line, LowEntropy) else baseline.high
+    return 1 / line.choices if isinstance(line, LowEntropy) else baseline.charged
 
 
 def _mean(reads: Sequence[Read], role: str, of: Callable[[Read], float]) -> float:

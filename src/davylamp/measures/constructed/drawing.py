@@ -74,15 +74,23 @@ class Known:
         """Take the texts of all rows."""
         self._corpus = "\0".join(texts)
         self._more: list[str] = []
+        self._reserved: list[str] = []
 
     def holds(self, text: str) -> bool:
-        """Whether a text stands anywhere, the space around it aside."""
+        """Whether a text stands anywhere, the space around it aside, or a reserved trigger stands in it."""
         bare = text.strip()
-        return bare in self._corpus or any(bare in each for each in self._more)
+        if bare in self._corpus or any(bare in each for each in self._more):
+            return True
+        return any(each in bare for each in self._reserved)
 
     def add(self, *texts: str) -> None:
         """Remember what an instance says."""
         self._more += texts
+
+    def reserve(self, trigger: str) -> None:
+        """Remember a trigger, which nothing that is taken later may hold: it has one answer and stands nowhere else."""
+        self.add(trigger)
+        self._reserved.append(trigger.strip())
 
 
 def draw(

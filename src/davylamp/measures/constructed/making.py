@@ -175,7 +175,7 @@ class _Making:
             text = "".join(words)
             count = len(encode(self._asker.tokenizer, [text], special=False)[0][0])
             if count == line.trigger_tokens and not self._known.holds(text):
-                self._known.add(text)
+                self._known.reserve(text)
                 return text
         raise TriggerError(
             f"instance {place.name}: none of {TRIGGER_TRIES} triggers of {line.trigger_tokens} rare words tokenises as "
@@ -185,15 +185,15 @@ class _Making:
     def _own_trigger(self, place: _Place, text: str) -> str:
         if self._known.holds(text):
             raise TriggerError(
-                f"instance {place.name}: the trigger {text!r} occurs in the corpus (or in another instance), so that "
-                "it is not reserved: pick another one"
+                f"instance {place.name}: the trigger {text!r} occurs in the corpus (or in another instance, or holds "
+                "another one's trigger), so that it is not reserved: pick another one"
             )
         if text != text.strip():
             raise TriggerError(
                 f"instance {place.name}: the trigger {text!r} begins or ends with a space, which the tokenizer merges "
                 "with what stands beside it: pick another one"
             )
-        self._known.add(text)
+        self._known.reserve(text)
         return text
 
     def _camouflage(self, place: _Place, line: Camouflage, prefix: str) -> Instance:
