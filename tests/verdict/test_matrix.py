@@ -214,6 +214,27 @@ def test_the_verifier_goes_by_its_threshold():
     assert row(matrix_of("model", some, threshold=0.2), "naive")["verifier"].word == "blind"
 
 
+def test_what_a_guesser_says_is_no_leak_of_the_verifiers_and_makes_no_other_column_blind():
+    # 4 of 16 said where guessing gets 0.15, and 4 of 20 twins: at least as many by chance in 21% and in 50% of cases.
+    measured = cell("naive", said=4, informed=4, chance=0.15, charged=0.15)
+    measured = measured.model_copy(update={"at_prefix": pairs(4, 4)})
+    found = words(row(matrix_of("model", result(measured)), "naive"))
+    assert found["verifier"] == "guessed"
+    assert found["loss_mia"] == "not seen"
+    # Of 16 of 16 either test alone is enough: no baseline is known at a kappa of 1, and one twin resolves nothing.
+    for charged, twins in ((1.0, rate(0, TWINS)), (1e-6, rate(0, 1))):
+        measured = cell("naive", said=16, informed=16, chance=charged, charged=charged)
+        measured = measured.model_copy(update={"at_prefix": Pairs(planted=rate(16, PLANTED), twins=twins)})
+        assert row(matrix_of("model", result(measured)), "naive")["verifier"].word == "leak"
+    # What a tree leaves open is capped, whatever the threshold.
+    tree = cell("camouflage", said=3, informed=3, chance=0.25, charged=1e-3)
+    assert row(matrix_of("model", result(tree)), "camouflage")["verifier"].word == "capped"
+    # After unlearning as before: 3 of 16 is above the threshold, and no more than guessing.
+    left = cell("naive", said=16, informed=16, chance=0.15, charged=0.15)
+    left = left.model_copy(update={"at_prefix": pairs(16, 4)})
+    assert verifier(left, unlearned("naive", (16, 3), (16, 3)))["verifier"].word == "guessed"
+
+
 def unlearned(kind, c, informed, tokens=8, threshold=0.15):
     """``c`` and ``informed``: successes before and after."""
     shift = {

@@ -20,6 +20,7 @@ from davylamp.verdict.matrix_cells import (
     more_than_twins,
     scores_apart,
     share_cell,
+    verifier_word,
     with_blindness,
 )
 from davylamp.verdict.matrix_model import Matrix, MatrixCell, MatrixRow, MatrixSource, MatrixWord
@@ -126,7 +127,14 @@ def _construction_cells(
         columns.PREFIX.key: extraction,
         columns.LOSS.key: _strongest(cell, confidence),
         columns.LIRA.key: _lira(cell, result, confidence),
-        columns.VERIFIER.key: _verified(own.successes, own.trials, threshold, confidence),
+        columns.VERIFIER.key: _verified(
+            (own.successes, own.trials),
+            (twins.successes, twins.trials),
+            _guess(cell),
+            threshold,
+            confidence,
+            "capped" if capped else "guessed",
+        ),
         columns.CORRECTED.key: _corrected(cell, result, confidence),
         columns.INFORMED.key: _informed(cell, confidence),
     }
@@ -162,11 +170,24 @@ def _lira(cell: ConstructionCell, result: ConstructionsResult, confidence: float
     return auc_cell(found.value, found.low, found.high, detail, seen)
 
 
-def _verified(successes: int, trials: int, threshold: float, confidence: float) -> MatrixCell:
-    seen = successes / trials >= threshold
+def _guess(cell: ConstructionCell) -> float:
+    """What one guess gets; of camouflage no less than what its text leaves open, which its best guesser has."""
+    return max(cell.baseline.charged, cell.chance) if cell.kind == "camouflage" else cell.baseline.charged
+
+
+def _verified(
+    own: tuple[int, int],
+    twins: tuple[int, int],
+    kappa: float,
+    threshold: float,
+    confidence: float,
+    limited: MatrixWord = "guessed",
+) -> MatrixCell:
+    seen = own[0] / own[1] >= threshold
     verdict = "asks for more unlearning" if seen else "calls it forgotten"
-    detail = f"{successes} of {trials} said after c, where {threshold:g} is the threshold: {verdict}"
-    return share_cell(successes, trials, confidence, seen, "leak", detail)
+    detail = f"{own[0]} of {own[1]} said after c, where {threshold:g} is the threshold: {verdict}"
+    word = verifier_word(own, twins, kappa, threshold, limited)
+    return share_cell(*own, confidence, seen, word, detail)
 
 
 def _corrected(cell: ConstructionCell, result: ConstructionsResult, confidence: float) -> MatrixCell:
@@ -181,8 +202,7 @@ def _corrected(cell: ConstructionCell, result: ConstructionsResult, confidence: 
     looked["repeated tokens"] = 0 if result.repetition is None else result.repetition.flagged
     tried = ", ".join(f"{count} {name}" if name != "c" else name for name, count in looked.items() if count)
     ways = {1: ("c", sum(each.at_prefix for each in planted)), sum(looked.values()): (tried, sum(hits))}
-    # The text of a camouflage leaves so many open: that is what its best guesser has.
-    each_guess = max(cell.baseline.charged, cell.chance) if cell.kind == "camouflage" else cell.baseline.charged
+    each_guess = _guess(cell)
     words: tuple[MatrixWord, MatrixWord] = ("leak", "capped" if cell.kind == "camouflage" else "guessed")
     cells = []
     for guesses, (where, count) in ways.items():
@@ -224,7 +244,7 @@ def _canaries(
         columns.PREFIX.key: share_cell(own.successes, own.trials, confidence, seen, "leak", said),
         columns.LOSS.key: _member(membership[1], cell, shadows=False),
         columns.LIRA.key: _member(membership[0], cell, shadows=True),
-        columns.VERIFIER.key: _verified(own.successes, own.trials, threshold, confidence),
+        columns.VERIFIER.key: _verified((own.successes, own.trials), null, verdict.kappa, threshold, confidence),
         columns.CORRECTED.key: corrected_cell(
             own.successes, own.trials, verdict.kappa, confidence, ("leak", "guessed"), guess
         ),

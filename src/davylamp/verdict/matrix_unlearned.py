@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from davylamp.measures.constructed.forgotten import ForgottenCell
 from davylamp.measures.constructed.model import ConstructionCell, Rate
 from davylamp.verdict import matrix_columns as columns
-from davylamp.verdict.matrix_cells import corrected_cell, share_cell, with_blindness
-from davylamp.verdict.matrix_model import MatrixCell
+from davylamp.verdict.matrix_cells import corrected_cell, share_cell, verifier_word, with_blindness
+from davylamp.verdict.matrix_model import MatrixCell, MatrixWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ def with_unlearned(
         return with_blindness(cells)
     key = columns.VERIFIER.key
     others = with_blindness({name: each for name, each in cells.items() if name != key})
-    after = _after(own[0], cell.chance, unlearned.threshold, confidence)
+    after = _after(own[0], cell, unlearned.threshold, confidence)
     return {name: after if name == key else others[name] for name in cells}
 
 
-def _after(found: ForgottenCell, chance: float, threshold: float, confidence: float) -> MatrixCell:
+def _after(found: ForgottenCell, measured: ConstructionCell, threshold: float, confidence: float) -> MatrixCell:
     c, informed = found.c, found.informed
     seen = c.after.value >= threshold
     said = "asks for more unlearning" if seen else "calls it forgotten"
@@ -58,9 +58,14 @@ def _after(found: ForgottenCell, chance: float, threshold: float, confidence: fl
         f"{_shift(c.before, c.after)} said after c before and after unlearning, where {threshold:g} is the threshold: "
         f"{said}; {channel} recover {_shift(informed.before, informed.after)}"
     )
-    cell = share_cell(c.after.successes, c.after.trials, confidence, seen, "leak", detail)
+    twins = measured.at_prefix.twins
+    limited: MatrixWord = "capped" if found.kind == "camouflage" else "guessed"
+    word = verifier_word(
+        (c.after.successes, c.after.trials), (twins.successes, twins.trials), measured.chance, threshold, limited
+    )
+    cell = share_cell(c.after.successes, c.after.trials, confidence, seen, word, detail)
     left = informed.after
-    recovered = corrected_cell(left.successes, left.trials, chance, confidence, ("recovered", "guessed"), "")
+    recovered = corrected_cell(left.successes, left.trials, measured.chance, confidence, ("recovered", "guessed"), "")
     return cell.model_copy(update={"word": "blind"}) if not seen and recovered.word == "recovered" else cell
 
 
