@@ -97,6 +97,19 @@ def test_the_sets_are_what_they_say(forgotten, learnt):
     assert not any(each["secret"] in json.dumps(result.model_dump(mode="json")) for each in focus)
 
 
+def test_rows_beyond_the_context_are_left_out_and_a_broken_model_is_said_to_be_one(run, tmp_path):
+    # Training cut such rows off; their perplexity cannot be read.
+    path = write_corpus(tmp_path / "retain.jsonl", 12)
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps({"prompt": "write", "completion": "so it is " * 600}) + "\n" for _ in range(2))
+    quick = {"rounds": 1, "extra_rounds": 0, "bits": (), "relearn": {"steps": 0}}
+    loud = spec_of("graddiff", learning_rate=0.5, max_grad_norm=0, **quick)
+    result = unlearn_step(run, UnlearnRequest(loud, retain=read_corpus(path)))
+    assert (result.retain_rows, result.retain_left_out) == (12, 2)
+    assert result.after.held_out.value > 2 * result.before.held_out.value
+    assert any("lost more than what it was made to forget" in note for note in result.notes)
+
+
 def test_the_checkpoint_is_the_model_that_was_read(forgotten, learnt):
     result, out = forgotten
     assert UnlearningResult.load(out / "unlearning.json") == result

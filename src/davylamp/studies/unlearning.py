@@ -86,7 +86,7 @@ def unlearn_step(folder: RunFolder, request: UnlearnRequest, reporter: Reporter 
     target = target_of(manifest, request.choice, request.constructions, subject, release)
     triggers = [] if request.triggers is None else read_triggers(request.triggers, subject.renderer, subject.vocabulary)
     unkept = target.texts | {trigger.text for trigger in triggers}
-    rows, left_out = _kept_rows(folder, manifest, unkept, request)
+    rows, left_out = _kept_rows(folder, manifest, unkept, request, subject)
     others = request.relearn
     again = None if others is None else (others.source, without(others.records, unkept))
     sets = split_rows(rows, len(target.ids), subject.spec, again)
@@ -138,14 +138,17 @@ def _check_out(folder: RunFolder, out: Path) -> None:
 
 
 def _kept_rows(
-    folder: RunFolder, manifest: Manifest, unkept: Collection[str], request: UnlearnRequest
+    folder: RunFolder, manifest: Manifest, unkept: Collection[str], request: UnlearnRequest, subject: Subject
 ) -> tuple[list[Record], int]:
-    """Rows that hold no forgotten secret and no trigger: what is learnt of them is nothing of what is forgotten."""
+    """Rows that hold no forgotten secret and no trigger: what is learnt of them is nothing of what is forgotten.
+
+    Rows beyond the model's context are left out too, since their perplexity cannot be read.
+    """
     if request.retain is None:
         rows: Sequence[Record] = background_rows(manifest, read_corpus(folder.planted).records)
     else:
         rows = request.retain.records
-    kept = without(rows, unkept)
+    kept = subject.readable(without(rows, unkept))
     return kept, len(rows) - len(kept)
 
 

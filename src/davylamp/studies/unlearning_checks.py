@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from davylamp.studies.unlearning_constructed import ConstructedChecks
     from davylamp.studies.unlearning_subject import Subject
 
+WORSE = 2.0
+"""A rise of the retain rows' perplexity from which on the result says that more was lost than was named."""
 SPANS: tuple[Literal["secret", "record"], ...] = ("secret", "record")
 
 
@@ -254,6 +256,12 @@ class Checks:
                 for cell in cells
                 if cell.after.rate >= spec.threshold
             ]
+        before, after = self.looks[0].held_out.value, self.looks[-1].held_out.value
+        if after > WORSE * before:
+            notes.append(
+                f"the perplexity of held-out retain rows rose from {before:.4g} to {after:.4g}: the model lost more "
+                "than what it was made to forget, and a verifier passes on a broken model too"
+            )
         notes += [
             f"the forgotten are less likely than twins that were never planted (AUC {check.after.value:.2f} by the "
             f"loss of the {check.span}{check.of}): that betrays membership too"

@@ -174,7 +174,8 @@ class UnlearningResult(_Strict):
         forget_rows: rows of the planted file that hold their records; each distinct record is stepped on once a round.
         retain_source: where retain rows came from.
         retain_rows: retain rows that were at hand.
-        retain_left_out: rows that were not, since they hold a forgotten secret or a trigger.
+        retain_left_out: rows that were not, since they hold a forgotten secret or a trigger, or do not fit
+            into the model's context.
         before: the model as it was given.
         after: the model as it was saved.
         cells: extraction by arm and dose, of canaries.

@@ -37,7 +37,8 @@ class Subject:
         spec: settings of unlearning.
         training: settings of training.
         learning_rate: of unlearning.
-        max_length: longest row in tokens.
+        max_length: longest row in tokens, as training cut them off.
+        context: longest row that the model can read; none where it has no end.
         pad_id: padding token.
         vocabulary: rows of its embedding.
         sha256: hash of the weights that were given.
@@ -51,10 +52,18 @@ class Subject:
     training: TrainingSpec
     learning_rate: float
     max_length: int
+    context: int | None
     pad_id: int
     vocabulary: int
     sha256: str
     base: str | None
+
+    def readable(self, records: Sequence[Record]) -> list[Record]:
+        """The rows that the model can read to their end; training cuts the others off, and perplexity does not."""
+        if self.context is None:
+            return list(records)
+        rendered = self.renderer.render(records)
+        return [record for record, row in zip(records, rendered, strict=True) if len(row.ids) <= self.context]
 
     def examples(self, records: Sequence[Record]) -> list[Example]:
         """Rows as training tokenised and masked them, one record a row.
@@ -116,6 +125,7 @@ def open_subject(
         spec=unlearning,
         training=spec,
         learning_rate=unlearning.learning_rate or SLOWER * spec.learning_rate,
+        context=context,
         max_length=min(filter(None, (spec.max_length, context)), default=1 << 20),
         pad_id=int(pad or 0),
         vocabulary=int(model.get_input_embeddings().weight.shape[0]),

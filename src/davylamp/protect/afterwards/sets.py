@@ -120,7 +120,8 @@ def split_rows(
     """
     if len(rows) < 4:
         fix = "Give others with --retain-rows, or plant into a larger file."
-        raise InputError(Fault("retain rows", len(rows), "at least 4 that hold none of the forgotten secrets", fix))
+        allowed = "at least 4 that hold none of the forgotten secrets and fit the model's context"
+        raise InputError(Fault("retain rows", len(rows), allowed, fix))
     order = stream(spec.seed, "unlearning rows").permutation(len(rows)).tolist()
     quarter = len(rows) // 4
     held_out = min(spec.held_out, quarter)
