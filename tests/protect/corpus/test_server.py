@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
+import threading
 import time
 
 import pytest
@@ -103,6 +105,26 @@ def test_what_was_answered_before_a_stop_was_given():
         assert [next(answers)[0] for _ in range(5)] == [0, 1, 2, 3, 4]
         with pytest.raises(ServerError, match="one after the other"):
             list(answers)
+
+
+def test_answers_come_inside_a_running_event_loop_too():
+    async def cell():
+        # As a notebook's cell does: this thread's loop runs already.
+        answers = Server(served.url, "tiny", concurrency=2, retries=0).answers(requests(6))
+        first = next(answers)
+        await asyncio.sleep(0)
+        return dict([first, *answers])
+
+    before = threading.active_count()
+    with chat_server(lambda _, body: Reply(f"re: {said(body)}"), ["tiny"]) as served:
+        answers = asyncio.run(cell())
+        assert [answers[number].text for number in range(6)] == [f"re: say {number}" for number in range(6)]
+        half_read = Server(served.url, "tiny", concurrency=1).answers(requests(50))
+        next(half_read)
+        half_read.close()
+        assert len(served.requests) < 56
+    assert not [each for each in threading.enumerate() if each.name == "davylamp requests"]
+    assert threading.active_count() <= before
 
 
 def test_a_server_that_is_not_there_is_named():

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import random
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ LONGEST_ASKED = 600.0
 """Seconds that a server may ask to wait (Retry-After); one that asks for more is not waited for."""
 NO_KEY = "no-key"
 """What is sent as a key where none is set: servers on one's own machine want none, and the client wants some."""
+ENDING = 10.0
+"""Seconds that requests under way are given to end once nobody waits for them."""
 SHOWN = 200
 """Characters of what a server says that are repeated in a message."""
 
@@ -82,15 +85,14 @@ class Server:
         """
         if importlib.util.find_spec("openai") is None:
             raise MissingExtraError("openai", "server", "sending rows to a server")
-        loop = asyncio.new_event_loop()
         work = _Work(self, importlib.import_module("openai"))
-        try:
-            task = loop.create_task(work.run(requests))
-            for _ in requests:
-                yield loop.run_until_complete(work.next(task))
-        finally:
-            loop.run_until_complete(work.close(task))
-            loop.close()
+        with _own_loop() as loop:
+            asyncio.run_coroutine_threadsafe(work.begin(requests), loop).result()
+            try:
+                for _ in requests:
+                    yield asyncio.run_coroutine_threadsafe(work.next(), loop).result()
+            finally:
+                asyncio.run_coroutine_threadsafe(work.close(), loop).result(ENDING)
 
 
 def check_url(url: str, field_name: str = "server") -> None:
@@ -109,6 +111,22 @@ def check_url(url: str, field_name: str = "server") -> None:
         raise InputError(Fault(field_name, url, "a base URL such as https://api.example.com/v1"))
 
 
+@contextlib.contextmanager
+def _own_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop in a thread of its own, since that of a notebook's cell has a running one already."""
+    loop = asyncio.new_event_loop()
+    # Of no use without the caller, and nothing to wait for when the program ends.
+    thread = threading.Thread(target=loop.run_forever, name="davylamp requests", daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(ENDING)
+        if not thread.is_alive():
+            loop.close()
+
+
 class _Work:
     """Requests under way; lives in one event loop."""
 
@@ -118,29 +136,37 @@ class _Work:
         self._done: asyncio.Queue[tuple[int, Answer]] = asyncio.Queue()
         self._key = _key(server.key_env)
         self._client: Any = None
+        self._task: asyncio.Task[None] | None = None
         self._lost = 0
         self._answered = False
 
-    async def next(self, task: asyncio.Task[None]) -> tuple[int, Answer]:
+    async def begin(self, requests: Sequence[Request]) -> None:
+        """Begin to send."""
+        self._task = asyncio.ensure_future(self._run(requests))
+
+    async def next(self) -> tuple[int, Answer]:
         """The next answer, or what stopped the work."""
         coming = asyncio.ensure_future(self._done.get())
-        await asyncio.wait({coming, task}, return_when=asyncio.FIRST_COMPLETED)
+        work = [] if self._task is None else [self._task]
+        await asyncio.wait([coming, *work], return_when=asyncio.FIRST_COMPLETED)
         if not coming.done() and self._done.empty():
             coming.cancel()
             # Raises what stopped the work; without it the last answer would be in the queue.
-            task.result()
+            for task in work:
+                task.result()
             raise ServerError(f"{self._server.host} left requests unanswered")
         return await coming
 
-    async def close(self, task: asyncio.Task[None]) -> None:
+    async def close(self) -> None:
         """End what is under way."""
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, ServerError):
-            await task
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, ServerError):
+                await self._task
         if self._client is not None:
             await self._client.close()
 
-    async def run(self, requests: Sequence[Request]) -> None:
+    async def _run(self, requests: Sequence[Request]) -> None:
         """Send all requests, so many at a time."""
         self._client = self._library.AsyncOpenAI(
             api_key=self._key,
