@@ -240,3 +240,23 @@ def test_a_folder_that_is_called_as_a_recipe_is_none(tmp_path, monkeypatch):
         source_of(str(tmp_path))
     write_yaml(tmp_path / "banking77", {"name": "mine"})
     assert source_of("banking77") == {"name": "mine"}
+
+
+SHADOWED = {"audit": {"measures": ["exposure", "recovery", "lira"]}, "constructions": {"shadows": 4}}
+UNPROTECTABLE = ("audit.measures has lira", "plan.constructions are planted", "constructions.shadows are trained")
+
+
+def test_what_takes_planted_rows_is_refused_beside_protection_all_at_once(tmp_path, data):
+    data |= SHADOWED
+    data["plan"]["constructions"] = [{"kind": "naive", "groups": 2, "copies": 3, "secret_tokens": 2}]
+    assert load_recipe(str(write_yaml(tmp_path / "r.yaml", data))).constructions.shadows == 4
+    (said,) = faults_of(tmp_path, data, "protect=[surrogate]").values()
+    assert all(fault in said for fault in UNPROTECTABLE)
+    # In a variant alone it is that variant's fault; what the whole recipe suffers from is said once.
+    (said,) = faults_of(tmp_path, {**data, "variants": {"plain": {}, "away": {"protect": ["surrogate"]}}}).values()
+    assert all(f"variants.away: protect: {fault}" in said for fault in UNPROTECTABLE)
+    assert "variants.plain" not in said
+    variants = {"variants": {"away": {"plan.doses": [1]}, "none_of_it": {"protect": []}}}
+    (said,) = faults_of(tmp_path, data | variants, "protect=[surrogate]").values()
+    assert said.count("audit.measures has lira") == 1
+    assert "variants." not in said

@@ -198,7 +198,10 @@ class Recipe(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
-        own = [*self._own_faults(), *self._fitting_faults(self.plan, self.training)]
+        own = [
+            *self._own_faults(),
+            *self._fitting_faults(_Varied(plan=self.plan, training=self.training, protect=self.protect)),
+        ]
         faults = [*own, *self._variant_faults(own)]
         if faults:
             raise ValueError("; ".join(faults))
@@ -215,11 +218,12 @@ class Recipe(_Strict):
             yield "variants: the name 'none' is taken by the untrained model of landscape"
         if self.constructions.shadows is not None and not self.plan.constructions:
             yield "constructions.shadows are of plan.constructions, and the plan has none"
-        if self.constructions.shadows is not None and self.protect:
-            yield "constructions.shadows are trained on the rows as planted, not on protected ones: leave one out"
 
-    def _fitting_faults(self, plan: Plan, training: TrainingSpec) -> Iterator[str]:
-        """What does not fit together in the recipe, or in a variant with its own plan and training."""
+    def _fitting_faults(self, varied: _Varied) -> Iterator[str]:
+        """What does not fit together in the recipe, or in a variant with its own plan, training and interventions."""
+        plan, training = varied.plan, varied.training
+        if varied.protect:
+            yield from self._unprotectable(plan)
         if plan.rows_per_update not in (None, training.rows_per_update):
             yield (
                 f"plan.rows_per_update is {plan.rows_per_update}, but an update of training takes "
@@ -234,6 +238,16 @@ class Recipe(_Strict):
             yield from map(str, unseen_faults(self.audit.unseen, plan.space, 2 * len(canaries)))
             yield from map(str, shown_faults(plan))
 
+    def _unprotectable(self, plan: Plan) -> Iterator[str]:
+        """What takes the rows as they were planted, and cannot be had of protected ones."""
+        fix = "leave one out"
+        if "lira" in self.audit.measures:
+            yield f"protect: audit.measures has lira, whose shadow models are trained on the rows as planted: {fix}"
+        if plan.constructions:
+            yield f"protect: plan.constructions are planted token by token, and what is written anew holds none: {fix}"
+        if self.constructions.shadows is not None:
+            yield f"protect: constructions.shadows are trained on the rows as planted, not on protected ones: {fix}"
+
     def _variant_faults(self, known: Collection[str]) -> Iterator[str]:
         """Faults of all variants, those of the recipe itself left out."""
         runs: dict[str, str] = {}
@@ -244,27 +258,26 @@ class Recipe(_Strict):
                 yield f"variants.{name}: {strange} must begin with plan. or training., or be protect"
                 continue
             try:
-                plan, training = self._varied(changes)
+                varied = self._varied(changes)
             except RecipeError as error:
                 yield from (f"variants.{name}: {fault}" for fault in error.faults)
                 continue
-            found = self._fitting_faults(plan, training)
+            found = self._fitting_faults(varied)
             yield from (f"variants.{name}: {fault}" for fault in found if fault not in known)
-            for word in [*(plan.arms if self.arms == "apart" else ["all"]), *(["clean"] if self.clean else [])]:
+            for word in [*(varied.plan.arms if self.arms == "apart" else ["all"]), *(["clean"] if self.clean else [])]:
                 mine = f"{name!r} with {word!r}"
                 if (other := runs.setdefault(f"{name}-{word}", mine)) != mine:
                     yield f"variants: {mine} and {other} name the same folder, {name}-{word}: rename one"
 
-    def _varied(self, changes: dict[str, Any]) -> tuple[Plan, TrainingSpec]:
-        """The plan and the training of a variant.
+    def _varied(self, changes: dict[str, Any]) -> _Varied:
+        """The plan, the training and the interventions of a variant.
 
         Raises:
             RecipeError: they are at fault; all faults are named.
         """
         own = self.model_dump(mode="json", exclude={"variants"})
         data = set_keys({key: own[key] for key in VARIED if key in own}, changes)
-        made = validate(_Varied, data)
-        return made.plan, made.training
+        return validate(_Varied, data)
 
     def variant(self, name: str) -> Recipe:
         """The recipe of one variant, which has no variants itself.
