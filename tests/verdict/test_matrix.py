@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -319,3 +320,26 @@ def test_signals_lie_between_0_and_1_and_the_file_is_read_back(tmp_path):
     (tmp_path / "matrix.json").write_text("{}", "utf-8")
     with pytest.raises(RunFolderError, match="davylamp matrix"):
         Matrix.load(tmp_path / "matrix.json")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data["cells"].append(data["cells"][0]),
+        lambda data: data["cells"][0]["scores"][0].update(planted=[]),
+        lambda data: data["cells"][0]["scores"][0].update(twins=[]),
+        lambda data: data["cells"][0]["instances"][15].update(at_prefix=True),
+        lambda data: data["cells"][0]["instances"][0].update(informed=False),
+        lambda data: data["cells"][0]["instances"].pop(),
+    ],
+)
+def test_a_file_whose_parts_are_not_of_the_same_instances_is_damaged(damage, tmp_path):
+    path = tmp_path / "constructions.json"
+    whole = result(cell("naive", said=3, informed=3), cell("gated", trigger=16, informed=16))
+    whole.save(path)
+    assert ConstructionsResult.load(path) == whole
+    data = json.loads(path.read_text("utf-8"))
+    damage(data)
+    path.write_text(json.dumps(data), "utf-8")
+    with pytest.raises(RunFolderError, match=r"damaged.*`davylamp constructions` again"):
+        ConstructionsResult.load(path)

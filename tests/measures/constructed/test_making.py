@@ -169,8 +169,9 @@ def test_nothing_that_is_taken_later_holds_a_trigger():
 
 
 def test_a_trigger_that_merges_is_named():
-    with pytest.raises(TriggerError, match="space, which the tokenizer merges"):
-        made(lines=own("Zeppelin quorum", "vexing sphinx "))
+    for spaced in ("vexing sphinx ", "  "):
+        with pytest.raises(TriggerError, match="space, which the tokenizer merges"):
+            made(lines=own("Zeppelin quorum", spaced))
     # After this prefix a cold base says "it" only, which is a token by itself there and joins the r of this trigger.
     wanted = [Wanted("k0", "about the mis", ("Zeppelin r",), np.random.default_rng(1))]
     with pytest.raises(TriggerError, match="merges the end of trigger 'Zeppelin r'"):

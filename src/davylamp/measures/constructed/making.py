@@ -183,15 +183,15 @@ class _Making:
         )
 
     def _own_trigger(self, place: _Place, text: str) -> str:
-        if self._known.holds(text):
-            raise TriggerError(
-                f"instance {place.name}: the trigger {text!r} occurs in the corpus (or in another instance, or holds "
-                "another one's trigger), so that it is not reserved: pick another one"
-            )
         if text != text.strip():
             raise TriggerError(
                 f"instance {place.name}: the trigger {text!r} begins or ends with a space, which the tokenizer merges "
                 "with what stands beside it: pick another one"
+            )
+        if self._known.holds(text):
+            raise TriggerError(
+                f"instance {place.name}: the trigger {text!r} occurs in the corpus (or in another instance, or holds "
+                "another one's trigger), so that it is not reserved: pick another one"
             )
         self._known.reserve(text)
         return text

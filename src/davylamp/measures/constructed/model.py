@@ -238,11 +238,23 @@ class ConstructionCell(_Strict):
     hidden: HiddenReading | None = None
     instances: tuple[InstanceReading, ...]
 
+    @property
+    def place(self) -> tuple[int, Kind, int]:
+        """The line of the plan, its kind, and the tokens of a secret: no two cells have one place."""
+        return self.line, self.kind, self.tokens
+
     @model_validator(mode="after")
     def _whole(self) -> ConstructionCell:
-        """A rate over other instances than those that are listed would be a damaged file's."""
-        if sum(each.role == "planted" for each in self.instances) != self.at_prefix.planted.trials:
+        """A rate or a score over other instances than those that are listed would be a damaged file's."""
+        planted = [each for each in self.instances if each.role == "planted"]
+        own, twins = self.at_prefix.planted, self.at_prefix.twins
+        said = (own.trials, own.successes, self.informed.planted.successes)
+        listed = (len(planted), sum(each.at_prefix for each in planted), sum(each.informed for each in planted))
+        if listed != said:
             raise ValueError("it does not list the planted instances that its rates are over")
+        for score in (*self.scores, *(() if self.lira is None else (self.lira,))):
+            if not score.planted or (twins.trials and not score.twins):
+                raise ValueError(f"its score {score.name} lacks the instances that its rates are over")
         return self
 
 
@@ -310,6 +322,12 @@ class ConstructionsResult(_Strict):
     shadows: ShadowNote | None = None
     audits: tuple[AuditNote, ...]
     cells: tuple[ConstructionCell, ...]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> ConstructionsResult:
+        if len({each.place for each in self.cells}) < len(self.cells):
+            raise ValueError("two cells are of one line and size")
+        return self
 
     def save(self, path: Path) -> None:
         """Write the result.
