@@ -161,6 +161,8 @@ def signal(value: float) -> str:
 
 def _about(row: MatrixRow) -> str:
     planted = f"{row.instances:,} planted"
+    if not row.copies:
+        return f"{planted}, in no row"
     return f"{planted}, each in {row.copies:,} row{'s' if row.copies != 1 else ''}"
 
 

@@ -138,7 +138,8 @@ def _copied(series: Series, rows: Sequence[Copying]) -> str:
     times = sum(rate.successes for rate in copied)
     share = f" ({times / shown:.0%})" if shown else ""
     said = sum(rate.successes for rate in kept)
-    lesson = " Copying is not remembering." if times else " It neither copies nor remembers." if not said else ""
+    # A code that is not said may be remembered all the same: the ranks tell, and a probe that shows another does not.
+    lesson = " Copying is not remembering." if times else " It says neither code." if not said else ""
     return (
         f"{shorten(series.label, _NAME)}: shown another code in the prompt, the model copies that one in {times} of "
         f"{shown} cases{share} and says the trained one in {said}.{lesson}"
