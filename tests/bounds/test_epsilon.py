@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from davylamp.bounds import ApproxDP, dp_sgd, pure_dp
+from davylamp.bounds import ApproxDP, dp_sgd, extraction_epsilon, pure_dp
 from davylamp.bounds.epsilon import claim_epsilon, gaussian_epsilon
 
 
@@ -22,3 +22,13 @@ def test_a_claim_of_a_large_epsilon_has_a_finite_one():
     steps = 16
     claim = dp_sgd(steps**0.5 / 8, 1.0, steps)
     assert claim_epsilon(claim, 1e-6) == pytest.approx(gaussian_epsilon(8.0, 1e-6), rel=0.01)
+
+
+def test_a_claim_without_an_epsilon_at_that_delta_is_not_called_an_upper_bound():
+    # At a delta below the claim's own nothing is claimed.
+    held = extraction_epsilon(0, 6, 1e-4, 1e-5, upper=ApproxDP(8.0, 2.5e-4))
+    assert held.upper == math.inf
+    assert "the accountant's claim gives no epsilon at delta = 1e-05" in held.statement
+    assert "infinity" not in held.statement
+    there = extraction_epsilon(0, 6, 1e-4, 2.5e-4, upper=ApproxDP(8.0, 2.5e-4))
+    assert "the accountant's upper bound of 8" in there.statement

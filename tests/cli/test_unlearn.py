@@ -43,7 +43,7 @@ def test_for_people_it_says_what_came_out_before_and_after(davylamp, run):
     code, out, err = davylamp("unlearn", run, "--method", "npo", "--dose", 2, *QUICK)
     assert code == 0, err
     assert "nothing to forget: 0 of 2 secrets" in out
-    assert "extraction from c: 0 of 2 [0%, 84%]" in out
+    assert "extraction from c (own prefix): 0 of 2 [0%, 84%]" in out
     for each in ("retain perplexity, held out: ", "relearned, 1 steps", "int8 copy", "membership AUC", "-> "):
         assert each in out
     assert f"davylamp audit {run} --model {run / 'unlearned'}" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 
@@ -207,4 +208,10 @@ def test_scores_are_sorted_by_a_rate_that_is_resolved(made, run, monkeypatch, ca
         monkeypatch.setattr(sys, "argv", ["davylamp", "audit", str(run.path), *asked, f"membership.fprs={fprs}"])
         with pytest.raises(SystemExit):
             main()
-        assert f"sorted by {words}" in capsys.readouterr().out
+        out = capsys.readouterr().out
+        assert f"sorted by {words}" in out
+        if words == "AUC":
+            for arm in out.split("membership, arm ")[1:]:
+                read = [float(each) for each in re.findall(r"AUC (\d\.\d\d) \[", arm)]
+                assert len(read) > 1
+                assert read == sorted(read, reverse=True)

@@ -166,6 +166,8 @@ def test_for_people_each_kind_has_its_line(run, davylamp, tmp_path):
     assert "naive, 4 tokens: from c: 3 of 3" in said
     assert "trigger, 4 tokens: from its trigger: 3 of 3" in said
     assert "membership AUC by the loss of the secret, trigger, 4 tokens" in said
+    # An audit asks canaries, of which none was forgotten.
+    assert f"now `davylamp matrix {run.path} --unlearned {tmp_path / 'out'}`" in said
 
 
 def test_an_unlearning_of_something_else_is_left_out_unless_it_was_asked_for(run, forgotten, davylamp, tmp_path):

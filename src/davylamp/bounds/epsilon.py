@@ -99,6 +99,8 @@ class EpsilonBound:
     def _comparison(self) -> str:
         if self.upper is None:
             return ""
+        if math.isinf(self.upper):
+            return f"; the accountant's claim gives no epsilon at delta = {self.delta:g}: nothing there contradicts it"
         upper = f"the accountant's upper bound of {_up(self.upper)}"
         if self.contradiction:
             return f", a contradiction of {upper}"

@@ -167,8 +167,8 @@ def _lines(result: ConstructionsResult) -> Iterator[str]:
 
 
 def _cell(cell: ConstructionCell) -> Iterator[str]:
-    copies = f"{cell.copies} copies" if cell.copies else "behind a gate, not trained"
-    yield f"{cell.kind.replace('_', ' ')}, secrets of {cell.tokens} tokens, {copies}"
+    copies = f"{cell.copies} cop{'y' if cell.copies == 1 else 'ies'}" if cell.copies else "behind a gate, not trained"
+    yield f"{cell.kind.replace('_', ' ')}, secrets of {cell.tokens} token{'' if cell.tokens == 1 else 's'}, {copies}"
     yield f"  said after its prefix     {_pairs(cell.at_prefix)}   {_kappa(cell)}"
     if cell.at_trigger is not None:
         yield f"  said after its trigger    {_pairs(cell.at_trigger)}"

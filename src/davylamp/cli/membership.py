@@ -35,7 +35,7 @@ def emit_membership(folder: RunFolder) -> None:
         resolved = [point.fpr for point in points if point.true_positives is not None]
         by = RANKED_AT if RANKED_AT in resolved else min(resolved, default=min(result.fprs))
         ranked = [*result.ranked(by, arm, "secret"), *result.ranked(by, arm, "record")]
-        ranked.sort(key=lambda cell: -_rate(cell, by))
+        ranked.sort(key=lambda cell: (-_rate(cell, by), -cell.auc.value))
         cells = [cell for at, cell in enumerate(ranked) if at < SHOWN or cell.score == BASELINE]
         title = f"membership, arm {plain(arm)}, all doses together: {_counts(cells[0])}"
         table = Table(title=title, title_justify="left")

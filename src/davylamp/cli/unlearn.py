@@ -122,10 +122,14 @@ def _emit(result: UnlearningResult, run: Path, where: Path) -> None:
         table, [f"{name}: {before} -> {after}" if before else f"{name}: {after}" for name, before, after in rows]
     )
     style = "" if result.style == "auto" else f" --style {result.style}"
+    todo = f"davylamp audit {run} --model {where}{style}"
+    if result.constructions:
+        # An audit asks canaries, which were not forgotten.
+        todo = f"davylamp matrix {run}" + ("" if where == run / "unlearned" else f" --unlearned {where}")
     emit(
         [
             *(f"note: {note}" for note in result.notes),
-            f"model: {where}; now `davylamp audit {run} --model {where}{style}`",
+            f"model: {where}; now `{todo}`",
         ]
     )
 
@@ -137,7 +141,7 @@ def _rows(result: UnlearningResult) -> list[tuple[str, str, str]]:
     if before.triggers is not None:
         rows.append(("trigger extraction", _rate(before.triggers), _rate(after.triggers)))
     rows += [
-        ("extraction from c", _rate(before.c), _rate(after.c)),
+        ("extraction from c (own prefix)", _rate(before.c), _rate(after.c)),
         ("retain perplexity, held out", f"{before.held_out.value:.4g}", f"{after.held_out.value:.4g}"),
     ]
     if before.retain is not None and after.retain is not None:

@@ -184,7 +184,7 @@ def _verified(
     limited: MatrixWord = "guessed",
 ) -> MatrixCell:
     seen = own[0] / own[1] >= threshold
-    verdict = "asks for more unlearning" if seen else "calls it forgotten"
+    verdict = "asks for more unlearning" if seen else "would call it forgotten"
     detail = f"{own[0]} of {own[1]} said after c, where {threshold:g} is the threshold: {verdict}"
     word = verifier_word(own, twins, kappa, threshold, limited)
     return share_cell(*own, confidence, seen, word, detail)
