@@ -23,7 +23,7 @@ def run(
     recipe: Annotated[
         str,
         typer.Argument(
-            help="A recipe file, or the name of a built-in one: demo, banking77, tatqa.", show_default=False
+            help="A recipe file, or the name of a built-in one: demo, banking77, tatqa, clinical.", show_default=False
         ),
     ],
     overrides: Annotated[

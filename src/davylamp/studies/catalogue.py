@@ -126,6 +126,14 @@ STANDALONE: dict[str, Standalone] = {
             "davylamp.studies.blind_spots.command",
             frozenset({"--data", "--threads"}),
         ),
+        Standalone(
+            "clinical",
+            "Interventions on one frontier",
+            "P3, Fig. 1, 2 and Table 3",
+            "Which way of training on clinical records buys the most capability for the least leakage?",
+            "davylamp.studies.clinical.command",
+            frozenset({"--data", "--jobs", "--threads"}),
+        ),
     )
 }
 """The studies, by name."""

@@ -38,7 +38,7 @@ from davylamp.verdict.model import Rules
 
 VARIED = ("plan", "training", "protect")
 """What variants may differ in: the questions asked of every model are the same."""
-BUILT_IN = ("demo", "banking77", "tatqa")
+BUILT_IN = ("demo", "banking77", "tatqa", "clinical")
 """Recipes inside the package, by the name that ``davylamp run`` takes."""
 
 MeasureName = Literal["exposure", "recovery", "extraction", "perplexity", "kappa", "membership", "lira"]

@@ -50,11 +50,26 @@ class Outcome:
         report: the report's data.
         html: where the report is.
         seconds: wall time of every step that was carried out, by ``run/step``; steps done before are missing.
+        cpu_seconds: processor time of the same steps, all threads together.
     """
 
     report: ReportData
     html: Path
     seconds: dict[str, float]
+    cpu_seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a step took.
+
+    Attributes:
+        wall: seconds on the clock.
+        cpu: seconds of processor time, all threads of its process together.
+    """
+
+    wall: float
+    cpu: float
 
 
 def run_recipe(
@@ -85,14 +100,15 @@ def run_recipe(
         _claim(recipe, out)
         weights = resolve(recipe.model).weight_files
         at_once = min(len(tasks), jobs if jobs is not None else _jobs(sum(path.stat().st_size for path in weights)))
-        seconds: dict[str, float] = {}
+        spent: dict[str, Spent] = {}
         with reporter.task(recipe.name, len(tasks)) as advance:
             done = _one_by_one(tasks, reporter) if at_once == 1 else _side_by_side(tasks, at_once)
             for taken in done:
-                seconds |= taken
+                spent |= taken
                 advance(1)
         data = collect(out)
-        return Outcome(data, write_report(data, out), seconds)
+        wall, cpu = ({step: getattr(each, key) for step, each in spent.items()} for key in ("wall", "cpu"))
+        return Outcome(data, write_report(data, out), wall, cpu)
 
 
 def check_layouts(tasks: Sequence[Task], corpus_rows: int) -> None:
@@ -133,12 +149,12 @@ def _check_twins(plan: Plan, rows: int) -> None:
         raise PlantingError(str(no_room(wanted, rows - taken, arithmetic)))
 
 
-def _one_by_one(tasks: Sequence[Task], reporter: Reporter) -> Iterator[dict[str, float]]:
+def _one_by_one(tasks: Sequence[Task], reporter: Reporter) -> Iterator[dict[str, Spent]]:
     for task in tasks:
         yield carry_out(task, reporter)
 
 
-def _side_by_side(tasks: Sequence[Task], at_once: int) -> Iterator[dict[str, float]]:
+def _side_by_side(tasks: Sequence[Task], at_once: int) -> Iterator[dict[str, Spent]]:
     # Spawned and not forked: a fork would copy torch's threads in an unknown state.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(at_once, mp_context=context, initializer=end_with_parent)
@@ -237,11 +253,11 @@ def _untrained(recipe: Recipe, runs: Path, threads: int | None) -> Iterator[Task
         yield Task(recipe, runs / f"{UNTRAINED}-s{seed}", plan, "untrained", threads)
 
 
-def carry_out(task: Task, reporter: Reporter = QUIET) -> dict[str, float]:
-    """Carry out what is still to do of one run; returns the wall time in seconds of each step done."""
+def carry_out(task: Task, reporter: Reporter = QUIET) -> dict[str, Spent]:
+    """Carry out what is still to do of one run; returns what each step that was done took."""
     work = _Work(task, reporter)
     {"audit": work.audit, "clean": work.clean, "base": work.base, "untrained": work.untrained}[task.kind]()
-    return work.seconds
+    return work.spent
 
 
 class _Work:
@@ -253,7 +269,7 @@ class _Work:
         self._folder = RunFolder(task.folder)
         self._reporter = reporter
         self._corpus = task.recipe.corpus.load()
-        self.seconds: dict[str, float] = {}
+        self.spent: dict[str, Spent] = {}
 
     def audit(self) -> None:
         """Plant, train, audit."""
@@ -390,13 +406,14 @@ class _Work:
         """Say whether a step is still to do, and stamp it once it was done."""
         stamp = {"step": step, "inputs": digest(key)}
         todo = not self._folder.is_done(step, stamp, outputs)
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         if todo:
             self._reporter.say(f"{self._folder.path.name}: {step}")
         yield todo
         if todo:
             self._folder.finish(step, stamp)
-            self.seconds[f"{self._folder.path.name}/{step}"] = time.perf_counter() - begun
+            taken = Spent(time.perf_counter() - begun, time.process_time() - used)
+            self.spent[f"{self._folder.path.name}/{step}"] = taken
 
 
 def _dump(value: Any) -> Any:

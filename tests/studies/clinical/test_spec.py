@@ -1,0 +1,98 @@
+"""The recipe: what is laid over it, what would be run, and that faults are named before anything is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from davylamp.corpora.spec import CorpusSpec
+from davylamp.errors import PlantingError, RecipeError
+from davylamp.studies.clinical.command import plan
+from davylamp.studies.clinical.spec import load_recipe
+from davylamp.studies.recipe import load_recipe as built_in
+
+GPU = [
+    "model=Qwen/Qwen3-4B-Base",
+    *(f"{part}.rows=5000" for part in ("corpus", "landscape.held_out", "landscape.test")),
+    "plan.per_dose=20",
+    "plan.twins=20",
+    "plan.positive.dose=128",
+    "plan.carrier_chars=null",
+    "training={learning_rate: 2e-5, batch_size: 16, gradient_checkpointing: true, precision: bfloat16}",
+    "variants.dp_sgd={training: {dp: {epsilon: 8, physical_batch: 4}, learning_rate: 1e-4, batch_size: 512, "
+    "precision: float32}}",
+    "audit.dtype=bfloat16",
+    "landscape.dtype=bfloat16",
+    *(
+        f"variants.{name}={{protect: [{{name: {name}, server: 'https://api.example.com/v1', model: NAME, "
+        f"exemplars: clinical, on_failure: surrogate}}]}}"
+        for name in ("rewrite", "privacy_rewrite", "summary", "privacy_summary")
+    ),
+]
+"""What docs/frontier.md gives for a GPU and a hosted rewriter."""
+
+
+def test_every_intervention_is_asked_on_the_same_canaries():
+    recipe = load_recipe()
+    assert list(recipe.variants) == ["direct", "goldfish", "dp_sgd", "scrub", "surrogate"]
+    assert (len(recipe.seeds), recipe.plan.doses) == (3, (1, 4, 16, 32, 64))
+    assert all(recipe.variant(name).plan == recipe.plan for name in recipe.variants)
+    assert all(recipe.variant(name).training.epochs == 1 for name in recipe.variants)
+    assert recipe == built_in("clinical")
+
+
+def test_nobody_is_in_two_parts():
+    for recipe in (load_recipe(), load_recipe(["model=smollm2"])):
+        corpora = (recipe.corpus, recipe.landscape.held_out, recipe.landscape.test)
+        subjects = [{record.line() for record in corpus.load().records} for corpus in corpora]
+        assert all(subjects)
+        assert sum(map(len, subjects)) == len(set().union(*subjects)) == recipe.corpus.rows
+
+
+def test_the_larger_model_brings_fewer_canaries_and_overrides_stand_above():
+    larger = load_recipe(["model=smollm2", "seeds=[4,5]", "plan.twins=9"])
+    assert (larger.seeds, larger.plan.twins, larger.plan.per_dose) == ((4, 5), 9, 2)
+    assert larger.training.precision == "bfloat16"
+    assert larger.variant("dp_sgd").training.precision == "float32"
+
+
+def test_records_of_ones_own_are_split(tmp_path):
+    path, generated = tmp_path / "patients.jsonl", CorpusSpec(generator="clinical", rows=40)
+    rows = ({"id": at, **json.loads(record.line())} for at, record in enumerate(generated.load().records))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    recipe = load_recipe(data=path)
+    parts = [len(each.load()) for each in (recipe.corpus, recipe.landscape.held_out, recipe.landscape.test)]
+    assert sum(parts) == 40
+    with pytest.raises(RecipeError, match="a file that exists"):
+        load_recipe(data=tmp_path / "missing.jsonl")
+
+
+def test_a_hosted_rewriter_is_named_before_anything_is_sent():
+    lines = plan(GPU, None).lines
+    assert "100 canaries at doses 1, 4, 16, 32, 64 and 20 twins a seed" in lines[0]
+    sent = [line for line in lines if "api.example.com" in line]
+    assert [line.split(":")[0] for line in sent] == ["rewrite", "privacy_rewrite", "summary", "privacy_summary"]
+    rows = len(load_recipe(GPU).corpus.load())
+    assert all(f"up to {3 * rows:,} records go to api.example.com, model NAME" in line for line in sent)
+    assert "30 models are read in all" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["landscape=null"], "landscape"),
+        (["variants={}"], "variants"),
+        (["nothing=1"], "nothing"),
+        (["variants.other={protect: [{name: nowhere}]}"], "nowhere"),
+        (["variants.none={}"], "untrained"),
+    ],
+)
+def test_faults_are_named(overrides, said):
+    with pytest.raises(RecipeError, match=said):
+        plan(overrides, None)
+
+
+def test_canaries_that_do_not_fit_are_refused_with_the_arithmetic():
+    with pytest.raises(PlantingError, match="20 canaries x doses"):
+        plan(["plan.per_dose=20"], None)
