@@ -12,22 +12,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from davylamp.errors import Fault, InputError, ServerError
+from davylamp.errors import Fault, InputError
 from davylamp.protect.corpus.answers import Answers, key_of
-from davylamp.protect.corpus.base import Answer, Chat, Protected, Row, Setting, Writer, Writing
+from davylamp.protect.corpus.asking import CHARACTERS, Asker, Forecast, Question
+from davylamp.protect.corpus.base import Answer, Chat, Protected, Row, Setting
 from davylamp.protect.corpus.checking import form_of, judged, refusal, written
 from davylamp.protect.corpus.prompting import Prompts, load_prompts
 from davylamp.protect.corpus.registry import Kind
-from davylamp.protect.corpus.rewrite_spec import FRESH, Forecast, RewriteSpec
-from davylamp.protect.corpus.server import Request, Server
+from davylamp.protect.corpus.rewrite_spec import FRESH, RewriteSpec
 from davylamp.runs.files import sha256_bytes
 from davylamp.runs.progress import Reporter
 from davylamp.secrets.streams import stream
 
 CHECKS = "1"
 """Version of what is asked of an answer; rows are judged again where it changes."""
-CHARACTERS = 4
-"""Characters of a token in English text, about: what a forecast of tokens rests on."""
 EXEMPLARS = 2
 
 
@@ -48,11 +46,12 @@ class Rewriter:
         self._prompts: Prompts = load_prompts(spec.name, spec.prompts)
         self._form = form_of(setting.rows, spec.form, spec.longest)
         self._exemplars = _exemplars(spec, setting, self._seed)
-        self._writer = _writer(spec, setting)
-        shown = sha256_bytes("\n".join(self._exemplars).encode("utf-8"))[:8] if self._exemplars else "none"
-        identity = "server" if self._writer is None else self._writer.sha256[:12]
-        self.version = f"prompts {self._prompts.version}, exemplars {shown}, checks {CHECKS}, model {identity}"
         self.usage: Counter[str] = Counter()
+        self._asker = Asker(spec, setting.local, self.usage)
+        shown = sha256_bytes("\n".join(self._exemplars).encode("utf-8"))[:8] if self._exemplars else "none"
+        self.version = (
+            f"prompts {self._prompts.version}, exemplars {shown}, checks {CHECKS}, model {self._asker.identity}"
+        )
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -66,7 +65,8 @@ class Rewriter:
             InputError: nobody agreed to send rows to the server.
             ServerError: the server cannot be used.
         """
-        self._ask_leave(rows)
+        if self._spec.server is not None:
+            self._asker.ask_leave(self.forecast(rows), self._setting.agreed)
         todo = list(rows)
         with (
             Answers(self._setting.cache) as answers,
@@ -89,23 +89,23 @@ class Rewriter:
         """Count what would be sent for rows, without sending it."""
         cached = requests = prompt = completion = 0
         with Answers(self._setting.cache) as answers:
-            for row in rows:
+            for number, row in enumerate(rows):
                 text, known = written(row.record), True
                 for step in self.steps:
-                    chat = self._chat(step, text)
-                    found = answers.find(self._key(chat, row, 0)) if known else None
+                    question = self._question(step, number, row, text, 0)
+                    found = answers.find(self._asker.key(question)) if known else None
                     if found is not None:
                         cached, text = cached + 1, found.text
                         continue
                     # What a summary will read is not known yet: a record's length stands for it.
                     known = False
                     requests += 1
-                    prompt += sum(len(turn) for _, turn in chat) // CHARACTERS
+                    prompt += sum(len(turn) for _, turn in question.chat) // CHARACTERS
                     completion += len(written(row.record)) // CHARACTERS
         server = self._spec.server
         return Forecast(
             name=self.name,
-            host=None if server is None else self._server().host,
+            host=self._asker.host,
             encrypted=server is None or server.startswith("https:"),
             model=self._spec.model,
             records=len(rows),
@@ -115,22 +115,6 @@ class Rewriter:
             completion_tokens=completion,
             limit=requests * self._spec.max_tokens,
         )
-
-    def _ask_leave(self, rows: Sequence[Row]) -> None:
-        if self._spec.server is None:
-            return
-        told = self.forecast(rows)
-        if told.requests == 0:
-            return
-        if self._setting.agreed is None or not self._setting.agreed(told.statement):
-            raise InputError(
-                Fault(
-                    "server",
-                    self._spec.server,
-                    "a server that you agree to send these records to",
-                    f"{told.statement}. Nothing was sent: add --yes to send them, or look first with --dry-run.",
-                )
-            )
 
     def _round(
         self, rows: Sequence[Row], attempt: int, answers: Answers, advance: Any
@@ -161,50 +145,12 @@ class Rewriter:
         self, step: str, rows: Sequence[Row], texts: Mapping[int, str], attempt: int, answers: Answers
     ) -> Iterator[tuple[int, Answer]]:
         """The answers of one step, those that are there already first."""
-        missing: list[tuple[int, Chat, str]] = []
-        for number, text in texts.items():
-            chat = self._chat(step, text)
-            key = self._key(chat, rows[number], attempt)
-            found = answers.find(key)
-            if found is None:
-                missing.append((number, chat, key))
-            else:
-                self.usage["answers from the cache"] += 1
-                yield number, found
-        seeds = [self._draw(chat, rows[number], attempt) for number, chat, _ in missing]
-        for at, answer in self._send([chat for _, chat, _ in missing], seeds):
-            number, _, key = missing[at]
-            if answer.finish != "error":
-                answers.keep(key, answer)
-            self.usage["requests"] += 1
-            self.usage["prompt tokens"] += answer.prompt_tokens
-            self.usage["completion tokens"] += answer.completion_tokens
-            yield number, answer
+        asked = [self._question(step, number, rows[number], text, attempt) for number, text in texts.items()]
+        return self._asker.ask(asked, answers)
 
-    def _send(self, chats: Sequence[Chat], seeds: Sequence[int]) -> Iterator[tuple[int, Answer]]:
-        if not chats:
-            return
-        spec = self._spec
-        if self._writer is not None:
-            writing = Writing(spec.max_tokens, spec.temperature or 0.0, spec.top_p or 1.0)
-            yield from self._writer.write(chats, seeds, writing)
-            return
-        server = self._server()
-        requests = [Request(chat, seed if spec.send_seed else None) for chat, seed in zip(chats, seeds, strict=True)]
-        try:
-            yield from server.answers(requests)
-        finally:
-            self.usage["requests sent again"] += server.retried
-
-    def _server(self) -> Server:
-        spec = self._spec
-        if spec.server is None:
-            raise ServerError("no server is named")
-        sampling = {"temperature": spec.temperature, "top_p": spec.top_p, spec.limit_field: spec.max_tokens}
-        body: dict[str, Any] = {key: value for key, value in sampling.items() if value is not None}
-        if spec.body:
-            body["extra_body"] = spec.body
-        return Server(spec.server, spec.model, body, spec.key_env, spec.concurrency, spec.retries, spec.timeout)
+    def _question(self, step: str, number: int, row: Row, text: str, attempt: int) -> Question:
+        chat = self._chat(step, text)
+        return Question(number, chat, self._draw(chat, row, attempt))
 
     def _chat(self, step: str, text: str) -> Chat:
         if step == "expand":
@@ -215,22 +161,6 @@ class Rewriter:
     def _draw(self, chat: Chat, row: Row, attempt: int) -> int:
         """The seed of an answer: another for each copy of a record, and for each attempt."""
         return int(key_of({"seed": self._seed, "chat": chat, "draw": row.draw, "attempt": attempt})[:7], 16)
-
-    def _key(self, chat: Chat, row: Row, attempt: int) -> str:
-        """What an answer is kept by: who was asked, what, how, and which draw it is."""
-        spec = self._spec
-        who = spec.server if self._writer is None else self._writer.sha256
-        how = [spec.temperature, spec.top_p, spec.max_tokens, spec.body]
-        draw = self._draw(chat, row, attempt)
-        return key_of({"who": who, "model": spec.model, "chat": chat, "how": how, "draw": draw})
-
-
-def _writer(spec: RewriteSpec, setting: Setting) -> Writer | None:
-    if spec.server is not None:
-        return None
-    if setting.local is None:
-        raise InputError(Fault("server", None, "a base URL", "No checkpoint can be loaded here."))
-    return setting.local(spec.model)
 
 
 def _exemplars(spec: RewriteSpec, setting: Setting, seed: int) -> tuple[str, ...]:
