@@ -78,8 +78,8 @@ def cell(
         InstanceReading(
             id=f"{kind}-{tokens}-{role}-{at}",
             role=role,
-            at_prefix=False,
-            informed=False,
+            at_prefix=role == "planted" and at < said,
+            informed=role == "planted" and at < informed,
             log_probability=-1.0,
             base_log_probability=-1.0,
             memh=value,
@@ -88,7 +88,7 @@ def cell(
         for at, value in enumerate(values)
     )
     return ConstructionCell(
-        line=0,
+        line=("naive", "trigger", "camouflage", "low_entropy", "gated").index(kind),
         kind=kind,
         tokens=tokens,
         copies=16,
