@@ -149,6 +149,16 @@ def test_a_study_with_a_recipe_of_its_own(davylamp, tmp_path):
     assert str(tmp_path / "mechanisms.html") in data["files"]
 
 
+@pytest.mark.parametrize("file", ["manifest.json", "study.json", "blind_spots.json"])
+def test_a_study_is_not_written_into_the_folder_of_something_else(davylamp, tmp_path, file):
+    (tmp_path / file).write_text("{}")
+    code, _, said = davylamp("studies", "run", "representability", "--out", tmp_path, "--quiet")
+    assert code == 2
+    assert file in said
+    assert "give another --out" in said
+    assert [path.name for path in tmp_path.iterdir()] == [file]
+
+
 def test_a_file_that_is_called_like_a_study_comes_first(davylamp, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_yaml(tmp_path / "mechanisms", {"name": "s"})

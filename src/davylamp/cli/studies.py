@@ -102,7 +102,7 @@ def run_study(  # noqa: PLR0913 - one parameter an option
     A killed study resumes at its last finished step; a second run redoes nothing.
     """
     from davylamp.runs.progress import Reporter
-    from davylamp.studies.catalogue import STANDALONE, refuse, standalone
+    from davylamp.studies.catalogue import STANDALONE, check_out, refuse, standalone
     from davylamp.studies.protocol import run as protocol
     from davylamp.studies.protocol.spec import load_study, study_recipe
 
@@ -113,6 +113,7 @@ def run_study(  # noqa: PLR0913 - one parameter an option
         if dry_run:
             _show_planned(alone, alone.load().plan(overrides or [], data), where, as_json)
             return
+        check_out(name, where)
         found = alone.load().run(overrides or [], where, jobs, threads, Reporter(quiet or as_json), data)
         _show_outcome(alone, found, as_json)
         return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from davylamp.errors import DavylampError, Fault, InputError
+from davylamp.errors import DavylampError, Fault, InputError, RunFolderError
 from davylamp.runs.progress import Reporter
 
 
@@ -139,6 +139,10 @@ STANDALONE: dict[str, Standalone] = {
 """The studies, by name."""
 
 
+OTHERS = {"manifest.json": "a run of its own", "planted.jsonl": "a run of its own", "study.json": "another study"}
+"""Files that no study of these writes to its own folder, and what a folder with one holds."""
+
+
 def standalone(name: str) -> Standalone | None:
     """The study of this name; a file that is called so comes first, as it does everywhere."""
     return None if Path(name).is_file() else STANDALONE.get(name)
@@ -164,6 +168,22 @@ def refuse(study: Standalone, given: dict[str, object]) -> None:
         raise InputError(faults)
 
 
+def check_out(name: str, out: Path) -> None:
+    """Refuse to write a study into the folder of something else.
+
+    Args:
+        name: of the study.
+        out: where it is to write.
+
+    Raises:
+        RunFolderError: a run of its own, or another study, stands there.
+    """
+    others = {f"{other.replace('-', '_')}.json": "another study" for other in STANDALONE if other != name}
+    for file, what in {**OTHERS, **others}.items():
+        if (out / file).exists():
+            raise RunFolderError(f"{out} holds {what} ({file}): give another --out")
+
+
 def main_of(name: str, program: str, arguments: list[str] | None = None) -> int:
     """``python -m davylamp.studies.PACKAGE``: the study without the command line around it.
 
@@ -182,6 +202,7 @@ def main_of(name: str, program: str, arguments: list[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="changes to the recipe, such as seed=3")
     options = parser.parse_args(arguments)
     try:
+        check_out(name, options.out)
         outcome = study.load().run(options.overrides, options.out, None, None, Reporter(options.quiet), None)
     except DavylampError as error:
         sys.stderr.write(f"error: {error}\n")
