@@ -47,6 +47,10 @@ def landscape(  # noqa: PLR0913 - an argument for each option
         str | None, typer.Option("--model", help="The checkpoint or adapter (default: RUN/model).")
     ] = None,
     base: AdapterBaseOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The file to write (default: RUN/landscape.json, or beside an unlearned model)."),
+    ] = None,
     style: StyleOption = None,
     chat_template: ChatTemplateOption = None,
     threads: ThreadsOption = None,
@@ -56,13 +60,13 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     """Read what a model leaks of every canary, and what it is still good for, for `davylamp compare`.
 
     Reads each secret after its record and after a question, its rank, and records that the model never saw. Writes
-    RUN/landscape.json.
+    RUN/landscape.json, or landscape.json beside a checkpoint that `davylamp unlearn RUN` wrote.
     """
     from davylamp.measures.landscape.spec import LandscapeSpec
     from davylamp.runs.config import apply_overrides, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
-    from davylamp.studies.landscape import LandscapeRequest, landscape_step
+    from davylamp.studies.landscape import LandscapeRequest, landscape_step, place_of
 
     data = apply_overrides({}, settings or [])
     for key, path in (("held_out", held_out), ("test", test)):
@@ -71,13 +75,14 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     if question is not None:
         data["question"] = question
     spec = validate(LandscapeSpec, data, "landscape")
-    request = LandscapeRequest(spec, model, base, name, style_of(style), chat_template, threads)
+    request = LandscapeRequest(spec, model, base, name, style_of(style), chat_template, threads, out)
+    folder = RunFolder(run)
     with locked(run, make=False):
-        found = landscape_step(RunFolder(run), request, Reporter(quiet or as_json))
+        found = landscape_step(folder, request, Reporter(quiet or as_json))
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
-    emit([*_lines(found), f"landscape: {run / 'landscape.json'}; now `davylamp compare` with other runs"])
+    emit([*_lines(found), f"landscape: {place_of(folder, request)}; now `davylamp compare` with other runs"])
 
 
 def _lines(found: Landscape) -> list[str]:

@@ -25,6 +25,8 @@ from davylamp.runs.progress import QUIET, Reporter
 from davylamp.studies.auditing import AuditRequest, open_release
 from davylamp.studies.recipe import AuditSpec
 from davylamp.studies.steps import check_own_model, read_training
+from davylamp.studies.unlearning_result import FILE as UNLEARNING
+from davylamp.studies.unlearning_result import UnlearningResult
 
 UNTRAINED, DIRECT = "none", "direct"
 """Names of a model that was not trained, and of one that was trained on the planted rows as they are."""
@@ -43,6 +45,8 @@ class LandscapeRequest:
         style: how records are rendered; what training used if none.
         chat_template: file of a chat template, where the tokenizer has none.
         threads: threads of torch; chosen by the model's size if none.
+        out: the file to write; if none ``landscape.json`` in the run folder, or beside a checkpoint that unlearning
+            wrote, so that neither takes the other's place.
     """
 
     spec: LandscapeSpec
@@ -52,6 +56,13 @@ class LandscapeRequest:
     style: Style | None = None
     chat_template: Path | None = None
     threads: int | None = None
+    out: Path | None = None
+
+
+def place_of(folder: RunFolder, request: LandscapeRequest) -> Path:
+    """Where the landscape of a model is written."""
+    beside = request.model is not None and (Path(request.model) / UNLEARNING).is_file()
+    return request.out or (Path(str(request.model)) if beside else folder.path) / FILE
 
 
 def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Reporter = QUIET) -> Landscape:
@@ -91,7 +102,8 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
         threads=request.threads,
     )
     release, renderer, weights = open_release(folder, how, training)
-    name, steps, base = _done(request, training, weights, release.name)
+    unlearned = _unlearning(request, training, manifest, weights)
+    name, steps, base = _done(request, training, weights, release.name, unlearned)
     known = _audited(folder, manifest, spec, weights, renderer.style)
     read = LandscapeMeasure(manifest, renderer, spec, held_out, test, known).measure(release, reporter)
     found = Landscape(
@@ -110,9 +122,9 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
         canaries=read.canaries,
         held_out=read.held_out,
         medication=read.medication,
-        notes=read.notes,
+        notes=(*_unlearned_notes(unlearned, manifest), *read.notes),
     )
-    found.save(folder.path / FILE)
+    found.save(place_of(folder, request))
     return found
 
 
@@ -138,8 +150,33 @@ def _audited(folder: RunFolder, manifest: Manifest, spec: LandscapeSpec, weights
     return Known(candidates, {key: values[key] for key in needed})
 
 
+def _unlearning(
+    request: LandscapeRequest, training: Mapping[str, Any], manifest: Manifest, weights: str
+) -> UnlearningResult | None:
+    """What made this very model of the run's own forget; nothing where nothing did, or it was of another."""
+    path = Path(request.model or "") / UNLEARNING
+    if request.model is None or not path.is_file():
+        return None
+    found = UnlearningResult.load(path)
+    fits = (manifest.planted_sha256, training.get("trained_sha256"), weights)
+    return found if fits == (found.planted_sha256, found.before_sha256, found.after_sha256) else None
+
+
+def _unlearned_notes(unlearned: UnlearningResult | None, manifest: Manifest) -> Iterator[str]:
+    if unlearned is None:
+        return
+    focus = {canary.id for canary in manifest.planted() if canary.role == "focus"}
+    yield f"unlearning: {unlearned.statement}"
+    if left := focus - {*unlearned.forgotten}:
+        yield f"{len(left)} of {len(focus)} canaries were not in the forget set, and are read and compared all the same"
+
+
 def _done(
-    request: LandscapeRequest, training: Mapping[str, Any], weights: str, model: str
+    request: LandscapeRequest,
+    training: Mapping[str, Any],
+    weights: str,
+    model: str,
+    unlearned: UnlearningResult | None,
 ) -> tuple[str, tuple[str, ...], Base | None]:
     """What was done to a model: its name, the steps, and what training began from.
 
@@ -152,8 +189,8 @@ def _done(
         return request.name or UNTRAINED, (), base
     if request.name == UNTRAINED and not training:
         return UNTRAINED, (), Base(name=model, weights_sha256=weights)
-    if training.get("trained_sha256") == weights:
-        steps = tuple(_steps(training))
+    if training.get("trained_sha256") == weights or unlearned is not None:
+        steps = (*_steps(training), *_afterwards(unlearned))
         return request.name or "+".join(name for name, _ in steps) or DIRECT, tuple(said for _, said in steps), base
     if request.name is None:
         fix = "davylamp's own training made another model than this one: give --name NAME, or --name none if untrained."
@@ -171,6 +208,15 @@ def _steps(training: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         settings = training["spec"].get(key)
         if settings is not None:
             yield name, _said(name, settings)
+
+
+def _afterwards(unlearned: UnlearningResult | None) -> Iterator[tuple[str, str]]:
+    """What was done to a trained model; not how it ended, which other seeds of the same need not share."""
+    if unlearned is not None:
+        spec, count = unlearned.spec.model_dump(mode="json"), len(unlearned.forgotten)
+        # What only checks depend on is left out, and the seed, which is another in each run.
+        settings = {key: spec[key] for key in spec if key not in ("seed", "held_out", "relearn", "bits")}
+        yield "unlearn", _said("unlearn", {"forgotten": count, **settings, "learning_rate": unlearned.learning_rate})
 
 
 def _said(name: str, settings: Mapping[str, Any]) -> str:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from davylamp.canaries import Manifest
-from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Corpus, Record
 from davylamp.errors import RunFolderError
 from davylamp.measures.triggers import Trigger, read_triggers
-from davylamp.protect.afterwards.sets import Choice, RetainSets, background_rows, split_rows, without
+from davylamp.protect.afterwards.sets import Choice, RetainSets, split_rows, without
 from davylamp.protect.afterwards.spec import UnlearningSpec
-from davylamp.protect.corpus.result import refuse_protected
 from davylamp.runs.folder import RunFolder, replaced_folder
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.studies.machine import versions
 from davylamp.studies.steps import save_model
 from davylamp.studies.unlearning_result import FILE, Round, UnlearningResult
+from davylamp.studies.unlearning_rows import TrainedRows, trained_rows
 from davylamp.studies.unlearning_subject import Subject, open_subject
 from davylamp.studies.unlearning_target import Target, check_target, target_of
 
@@ -79,17 +78,17 @@ def unlearn_step(folder: RunFolder, request: UnlearnRequest, reporter: Reporter 
     _check_out(folder, out)
     manifest = Manifest.load(folder.manifest)
     manifest.check_planted(folder.planted)
-    refuse_protected(folder, "unlearning")
+    trained = trained_rows(folder, manifest)
     check_target(manifest, request.choice, request.constructions)
     subject = open_subject(folder, manifest, request.spec, request.chat_template, request.threads)
     release = LocalRelease(subject.model, subject.tokenizer, "the model under unlearning")
-    target = target_of(manifest, request.choice, request.constructions, subject, release)
+    target = target_of(manifest, request.choice, request.constructions, trained, subject, release)
     triggers = [] if request.triggers is None else read_triggers(request.triggers, subject.renderer, subject.vocabulary)
     unkept = target.texts | {trigger.text for trigger in triggers}
-    rows, left_out = _kept_rows(folder, manifest, unkept, request, subject)
+    rows, left_out = _kept_rows(trained.background(manifest), unkept, request, subject)
     others = request.relearn
     again = None if others is None else (others.source, without(others.records, unkept))
-    sets = split_rows(rows, len(target.ids), subject.spec, again)
+    sets = split_rows(rows, len(target.records), subject.spec, again)
     checks = _checks(manifest, target, triggers, sets, subject, release)
     begun = time.perf_counter()
     done = _unlearned(subject, checks, target, sets, reporter)
@@ -107,7 +106,7 @@ def unlearn_step(folder: RunFolder, request: UnlearnRequest, reporter: Reporter 
             tuning="adapter" if hasattr(subject.model, "peft_config") else "full",
             forgotten=target.ids,
             forget_rows=target.rows,
-            retain_source=_source(folder, request),
+            retain_source=_source(trained, request),
             retain_rows=len(rows),
             retain_left_out=left_out,
             rounds=_rounds(done, checks, subject.spec),
@@ -117,7 +116,8 @@ def unlearn_step(folder: RunFolder, request: UnlearnRequest, reporter: Reporter 
             style=subject.renderer.style,
             seconds=seconds,
             versions=versions(),
-            **found,
+            protection=target.protection,
+            **{**found, "notes": (*_protected_notes(target), *found["notes"])},
         )
         result.save(temporary / FILE)
     return result
@@ -138,22 +138,30 @@ def _check_out(folder: RunFolder, out: Path) -> None:
 
 
 def _kept_rows(
-    folder: RunFolder, manifest: Manifest, unkept: Collection[str], request: UnlearnRequest, subject: Subject
+    background: Sequence[Record], unkept: Collection[str], request: UnlearnRequest, subject: Subject
 ) -> tuple[list[Record], int]:
     """Rows that hold no forgotten secret and no trigger: what is learnt of them is nothing of what is forgotten.
 
     Rows beyond the model's context are left out too, since their perplexity cannot be read.
     """
-    if request.retain is None:
-        rows: Sequence[Record] = background_rows(manifest, read_corpus(folder.planted).records)
-    else:
-        rows = request.retain.records
+    rows = background if request.retain is None else request.retain.records
     kept = subject.readable(without(rows, unkept))
     return kept, len(rows) - len(kept)
 
 
-def _source(folder: RunFolder, request: UnlearnRequest) -> str:
-    return f"background rows of {folder.planted.name}" if request.retain is None else request.retain.source
+def _source(trained: TrainedRows, request: UnlearnRequest) -> str:
+    return f"background rows of {trained.file}" if request.retain is None else request.retain.source
+
+
+def _protected_notes(target: Target) -> Iterator[str]:
+    """What a reader must know where the rows that were trained on are not the planted ones."""
+    if target.protection is not None:
+        yield (
+            f"the model was trained on protected rows ({target.protection}), and those are forgotten: "
+            f"{len(target.records)} different ones, of which {target.holding} hold their secret word for word. The "
+            "verifier, membership and the other checks ask for planted secrets in the records as they were planted; "
+            f"beside the triggers {len(target.triggers)} are asked for as protected rows have them"
+        )
 
 
 def _checks(

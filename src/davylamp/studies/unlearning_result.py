@@ -171,7 +171,7 @@ class UnlearningResult(_Strict):
         learning_rate: the one that was used.
         tuning: ``full``, or ``adapter``.
         forgotten: ids of the canaries, or of the instances of constructions, of the forget set.
-        forget_rows: rows of the planted file that hold their records; each distinct record is stepped on once a round.
+        forget_rows: rows that were trained on and hold their records; each distinct record is stepped on once a round.
         retain_source: where retain rows came from.
         retain_rows: retain rows that were at hand.
         retain_left_out: rows that were not, since they hold a forgotten secret or a trigger, or do not fit
@@ -193,6 +193,8 @@ class UnlearningResult(_Strict):
         style: how records were rendered.
         seconds: wall time of the rounds.
         versions: of what the numbers depend on.
+        protection: the interventions that made the rows that were trained on, and forgotten, of the planted ones; none
+            where the planted rows were.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -223,6 +225,7 @@ class UnlearningResult(_Strict):
     style: str
     seconds: float
     versions: dict[str, str]
+    protection: str | None = None
 
     @classmethod
     def load(cls, path: Path) -> UnlearningResult:
