@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from davylamp.errors import InputError
-from davylamp.verdict.correlation import spearman
+from davylamp.verdict.correlation import Spearman, spearman, spearman_interval
 
 
 def test_four_in_order_have_the_two_extreme_orders_of_24() -> None:
@@ -59,3 +59,12 @@ def test_null_p_values_are_no_smaller_than_they_should_be() -> None:
 def test_unequal_lists_are_refused() -> None:
     with pytest.raises(InputError, match="equally long"):
         spearman([1, 2], [1])
+
+
+def test_an_interval_is_the_one_of_bonett_and_wright() -> None:
+    # By hand: z = atanh(0.5) = 0.54931, half = 1.95996 sqrt(1.125 / 25) = 0.41577.
+    low, high = spearman_interval(Spearman(28, 0.5, 0.01, "t")) or (0, 0)
+    assert (low, high) == (pytest.approx(0.13275, abs=1e-4), pytest.approx(0.74653, abs=1e-4))
+    assert spearman_interval(Spearman(9, 0.5, 0.2, "t")) is None
+    assert spearman_interval(Spearman(20, 1.0, 0.0, "exact")) is None
+    assert spearman_interval(Spearman(20, reason="none")) is None

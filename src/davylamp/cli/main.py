@@ -14,6 +14,7 @@ from davylamp.cli.bounds import bounds
 from davylamp.cli.compare import compare
 from davylamp.cli.constructions import constructions
 from davylamp.cli.goldfish import goldfish
+from davylamp.cli.judge import judge
 from davylamp.cli.kappa import kappa
 from davylamp.cli.landscape import landscape
 from davylamp.cli.matrix import matrix
@@ -63,6 +64,7 @@ app.command()(records)
 app.add_typer(plan, name="plan")
 app.command()(plant)
 app.command()(protect)
+app.command()(judge)
 app.command()(train)
 app.command()(goldfish)
 app.command()(shadows)

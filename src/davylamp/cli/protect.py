@@ -61,11 +61,11 @@ def protect(  # noqa: PLR0913 - one parameter an option
         _show(protecting.show(folder, position, reveal=reveal), as_json)
         return
     request = protecting.ProtectRequest(
-        _specs(interventions or [], settings or [], spec), agreed=_asker(yes, as_json), threads=threads
+        _specs(interventions or [], settings or [], spec), agreed=asker(yes, as_json), threads=threads
     )
     with locked(run, make=False):
         if dry_run:
-            _forecast(protecting.forecast_step(folder, request), as_json)
+            told_forecasts(protecting.forecast_step(folder, request), as_json)
             return
         made = protecting.protect_step(folder, request, Reporter(quiet or as_json))
     if as_json:
@@ -97,7 +97,9 @@ def _specs(names: Sequence[str], settings: Sequence[str], path: Path | None) -> 
     return tuple(spec_of(each, f"protect[{at}]" if len(data) > 1 else "protect") for at, each in enumerate(data))
 
 
-def _asker(yes: bool, as_json: bool) -> Callable[[str], bool]:
+def asker(yes: bool, as_json: bool) -> Callable[[str], bool]:
+    """Asks at the terminal whether records may be sent; says what would be sent first."""
+
     def agreed(statement: str) -> bool:
         asks = not as_json and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
         if yes or asks:
@@ -107,7 +109,8 @@ def _asker(yes: bool, as_json: bool) -> Callable[[str], bool]:
     return agreed
 
 
-def _forecast(told: Sequence[Any], as_json: bool) -> None:
+def told_forecasts(told: Sequence[Any], as_json: bool) -> None:
+    """Say what would be sent where."""
     if as_json:
         emit_json({"dry_run": [each.model_dump(mode="json") for each in told]})
         return

@@ -168,21 +168,23 @@ def _factory(manifest: Manifest, request: ProtectRequest) -> Callable[[Sequence[
         return Setting(
             rows=rows,
             seed=manifest.plan.seed,
-            cache=request.cache or _cache(),
-            local=lambda name: _local(name, request.threads),
+            cache=request.cache or cache_folder(),
+            local=lambda name: local_writer(name, request.threads),
             agreed=request.agreed,
         )
 
     return setting
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where paid answers are kept: ``$DAVYLAMP_CACHE``, or the user's cache."""
     import os
 
     return Path(os.environ.get("DAVYLAMP_CACHE") or Path.home() / ".cache" / "davylamp")
 
 
-def _local(name: str, threads: int | None) -> Any:
+def local_writer(name: str, threads: int | None) -> Any:
+    """A checkpoint of this machine that answers chats; torch is loaded only here."""
     from davylamp.studies.local_writer import LocalWriter
 
     return LocalWriter.load(name, threads)

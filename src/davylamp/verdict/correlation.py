@@ -18,6 +18,8 @@ LEAST = 4
 """Things below which no correlation is given: of three the least p-value that there can be is 1/3."""
 EXACT = 8
 """Things up to which all permutations are counted."""
+LARGE = 10
+"""Pairs from which an interval is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,25 @@ def spearman(x: ArrayLike, y: ArrayLike) -> Spearman:
         return Spearman(n, rho, 2 * same / math.factorial(n), "exact")
     t = abs(rho) * math.sqrt((n - 2) / (1 - rho**2))
     return Spearman(n, rho, float(2 * stats.t.sf(t, n - 2)), "t")
+
+
+def spearman_interval(found: Spearman, confidence: float = 0.95) -> tuple[float, float] | None:
+    """A confidence interval for a rank correlation, approximate.
+
+    Fisher's transformation with the variance ``(1 + rho^2 / 2) / (n - 3)`` (Bonett and Wright, Psychometrika 65, 2000).
+
+    Args:
+        found: the correlation.
+        confidence: in (0, 1).
+
+    Returns:
+        Its ends; nothing below :data:`LARGE` pairs, for which it does not hold, nor where the correlation is 1 or -1.
+    """
+    if found.rho is None or found.n < LARGE or abs(found.rho) > 1 - 1e-12:
+        return None
+    half = float(stats.norm.isf((1 - confidence) / 2)) * math.sqrt((1 + found.rho**2 / 2) / (found.n - 3))
+    at = math.atanh(found.rho)
+    return math.tanh(at - half), math.tanh(at + half)
 
 
 def _centred(values: NDArray[np.float64]) -> NDArray[np.float64]:

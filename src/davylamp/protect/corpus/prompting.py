@@ -1,4 +1,4 @@
-"""The prompts of rewriters: versioned files in one folder, each of which another file may take the place of."""
+"""The prompts of rewriters and of the judge: versioned files, each of which another may take the place of."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ TWO_STEPS: Mapping[str, tuple[str, ...]] = {
     "expand system": (),
     "expand user": ("exemplar_1", "exemplar_2", "summary"),
 }
+JUDGE: Mapping[str, tuple[str, ...]] = {"system": (), "user": ("record", "rewrite")}
 """Sections of a file of prompts, and the slots that each must hold."""
 
 _SECTION = re.compile(r"^##[ \t]+(.+?)[ \t]*$", re.MULTILINE)
@@ -28,7 +29,7 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of one rewriter.
+    """The prompts of one rewriter, or of the judge.
 
     Attributes:
         version: what the file calls its version, and a hash of its text.
@@ -53,7 +54,7 @@ class Prompts:
 
 
 def load_prompts(name: str, path: Path | None = None) -> Prompts:
-    """Read the prompts of a rewriter, from the package or from a file of the user's.
+    """Read the prompts of a rewriter or of the judge, from the package or from a file of the user's.
 
     Raises:
         InputError: the file cannot be read, has no version, or lacks a section or a slot; all faults are named.
@@ -63,7 +64,7 @@ def load_prompts(name: str, path: Path | None = None) -> Prompts:
         text = (path or where).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Fault("prompts", str(path), f"a file of UTF-8 text that can be read ({error})")) from error
-    needed = TWO_STEPS if name.endswith("summary") else ONE_STEP
+    needed = JUDGE if name == "judge" else TWO_STEPS if name.endswith("summary") else ONE_STEP
     parts = _SECTION.split(text)
     sections = {title: body.strip() for title, body in zip(parts[1::2], parts[2::2], strict=True)}
     version = _VERSION.search(text)
