@@ -20,8 +20,8 @@ from davylamp.runs.folder import RunFolder
 from davylamp.scoring.guessing import guessing_baseline
 from davylamp.scoring.guessing_rows import open_rows
 from davylamp.secrets import AlphabetSpace
+from davylamp.studies.audit_spec import AuditSpec
 from davylamp.studies.auditing import AuditRequest, audit_step
-from davylamp.studies.recipe import AuditSpec
 from davylamp.studies.steps import plant_step
 from support.corpora import small_corpus, small_plan
 from support.scripted import ScriptedRelease, asked

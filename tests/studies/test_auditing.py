@@ -14,8 +14,8 @@ from davylamp.measures import readings as tables
 from davylamp.measures.probes import Probe
 from davylamp.measures.unseen import UnseenSettings
 from davylamp.runs.folder import RunFolder
+from davylamp.studies.audit_spec import AuditSpec
 from davylamp.studies.auditing import AuditRequest, audit_step
-from davylamp.studies.recipe import AuditSpec
 from davylamp.studies.steps import plant_step, train_step
 from davylamp.training.spec import TrainingSpec
 from support.corpora import small_corpus

@@ -11,8 +11,9 @@ from davylamp.canaries import Plan
 from davylamp.errors import InputError, RecipeError, RunFolderError
 from davylamp.runs.config import validate
 from davylamp.runs.folder import RunFolder
+from davylamp.studies.audit_spec import AuditSpec
 from davylamp.studies.dp_claim import with_training_claim
-from davylamp.studies.recipe import AuditSpec, Recipe
+from davylamp.studies.recipe import Recipe
 from davylamp.studies.steps import plant_step, read_training, train_step
 from davylamp.training.spec import TrainingSpec
 from support.corpora import small_corpus

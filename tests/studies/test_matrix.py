@@ -9,8 +9,8 @@ import torch
 
 from davylamp.canaries import Plan
 from davylamp.runs.folder import RunFolder
+from davylamp.studies.audit_spec import AuditSpec
 from davylamp.studies.auditing import AuditRequest, audit_step
-from davylamp.studies.recipe import AuditSpec
 from davylamp.studies.steps import plant_step, train_step
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict.matrix_model import Matrix

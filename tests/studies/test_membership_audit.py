@@ -18,8 +18,8 @@ from davylamp.measures.membership.notes import MembershipNotes
 from davylamp.measures.shadow_results import ShadowScores
 from davylamp.runs.config import validate
 from davylamp.runs.folder import RunFolder
+from davylamp.studies.audit_spec import AuditSpec
 from davylamp.studies.auditing import AuditRequest, audit_step
-from davylamp.studies.recipe import AuditSpec
 from davylamp.studies.steps import plant_step, train_step
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict.epsilon import EpsilonResult

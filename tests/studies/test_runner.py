@@ -19,7 +19,8 @@ from davylamp.errors import PlantingError, RecipeError, RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.runs.config import validate
 from davylamp.studies.recipe import Recipe, load_recipe
-from davylamp.studies.runner import run_recipe, tasks_of
+from davylamp.studies.runner import run_recipe
+from davylamp.studies.tasks import tasks_of
 from support.corpora import small_corpus
 from support.recipes import tiny_plan, tiny_recipe, write_corpus, write_yaml
 from support.tiny_models import build_tiny

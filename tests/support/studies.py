@@ -15,7 +15,7 @@ from davylamp.runs.config import validate
 from davylamp.runs.folder import RunFolder
 from davylamp.studies.protocol.spec import Study
 from davylamp.studies.recipe import Recipe
-from davylamp.studies.runner import Task, tasks_of
+from davylamp.studies.tasks import Task, tasks_of
 from support.corpora import small_corpus
 from support.recipes import tiny_recipe
 from support.reports import write_utility

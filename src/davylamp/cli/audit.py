@@ -73,8 +73,8 @@ def audit(  # noqa: PLR0913 - an argument for each option
     from davylamp.runs.config import apply_overrides, set_keys, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
+    from davylamp.studies.audit_spec import AuditSpec
     from davylamp.studies.auditing import AuditRequest, audit_step
-    from davylamp.studies.recipe import AuditSpec
     from davylamp.studies.shadow_request import ShadowRequest
     from davylamp.studies.steps import read_training
     from davylamp.training.shadow_runs import check_execution

@@ -137,7 +137,7 @@ def run_study(  # noqa: PLR0913 - one parameter an option
 def _show_plan(study: Study, recipe: Recipe, folder: Path, as_json: bool) -> None:
     from davylamp.studies.preview import count_rows
     from davylamp.studies.protocol.spec import CATALOGUE
-    from davylamp.studies.runner import check_layouts, tasks_of
+    from davylamp.studies.tasks import check_layouts, tasks_of
 
     if (rows := count_rows(recipe)) is not None:
         check_layouts(list(tasks_of(recipe, folder)), rows)

@@ -19,6 +19,7 @@ from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.scoring.tokens import TokenScorer
+from davylamp.studies.audit_spec import AuditSpec, UtilitySpec
 from davylamp.studies.dp_claim import with_training_claim
 from davylamp.studies.machine import peak_memory, versions
 from davylamp.studies.membership import (
@@ -29,7 +30,6 @@ from davylamp.studies.membership import (
     shadow_readings,
     takes_moments,
 )
-from davylamp.studies.recipe import AuditSpec, UtilitySpec
 from davylamp.studies.shadow_request import ShadowRequest
 from davylamp.studies.steps import check_own_model, read_training
 from davylamp.studies.utility import save_utility

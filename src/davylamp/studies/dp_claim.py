@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from davylamp.errors import RunFolderError
-from davylamp.studies.recipe import CLAIMED, AuditSpec
+from davylamp.studies.audit_spec import CLAIMED, AuditSpec
 from davylamp.verdict.extraction import ClaimSpec
 
 

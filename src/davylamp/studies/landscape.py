@@ -22,8 +22,8 @@ from davylamp.rendering.render import Style
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.studies.audit_spec import AuditSpec
 from davylamp.studies.auditing import AuditRequest, open_release
-from davylamp.studies.recipe import AuditSpec
 from davylamp.studies.steps import check_own_model, read_training
 from davylamp.studies.unlearning_result import FILE as UNLEARNING
 from davylamp.studies.unlearning_result import UnlearningResult

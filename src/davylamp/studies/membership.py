@@ -19,7 +19,7 @@ from davylamp.measures.shadow_results import ONLINE, ShadowScores
 from davylamp.rendering.render import Renderer
 from davylamp.runs.folder import RunFolder
 from davylamp.scoring.tokens import TokenScorer
-from davylamp.studies.recipe import AuditSpec
+from davylamp.studies.audit_spec import AuditSpec
 from davylamp.training.spec import TrainingSpec
 from davylamp.verdict.epsilon import epsilon_result
 from davylamp.verdict.membership import ENDING, membership_result

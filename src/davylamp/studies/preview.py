@@ -14,7 +14,7 @@ from davylamp.report.layout import Layout, lay_out, rows_planted
 from davylamp.runs.config import apply_overrides, validate
 from davylamp.studies.protocol.spec import CATALOGUE, load_study, study_recipe
 from davylamp.studies.recipe import Recipe, build_recipe, source_of
-from davylamp.studies.runner import Task, tasks_of
+from davylamp.studies.tasks import Task, tasks_of
 
 RECIPE_KEYS = {"plan", "corpus", "model", "training"}
 """Keys by which a recipe is told from a plan."""

@@ -9,7 +9,7 @@ from davylamp.rendering.render import Renderer, Style
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.secrets import stream
-from davylamp.studies.recipe import UtilitySpec
+from davylamp.studies.audit_spec import UtilitySpec
 
 if TYPE_CHECKING:
     from davylamp.release.local import LocalRelease

@@ -13,7 +13,7 @@ from davylamp.runs.config import validate
 from davylamp.studies.protocol.analysis import compare, readings_of
 from davylamp.studies.protocol.run import analyse, run_study
 from davylamp.studies.recipe import Recipe
-from davylamp.studies.runner import tasks_of
+from davylamp.studies.tasks import tasks_of
 from support.recipes import tiny_plan, tiny_recipe, write_corpus
 from support.studies import study_of
 from support.tiny_models import build_tiny

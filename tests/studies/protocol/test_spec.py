@@ -11,7 +11,7 @@ from davylamp.errors import RecipeError
 from davylamp.studies.protocol import spec
 from davylamp.studies.protocol.spec import CATALOGUE, TASKS, Select, load_study, study_recipe
 from davylamp.studies.recipe import load_recipe
-from davylamp.studies.runner import tasks_of
+from davylamp.studies.tasks import tasks_of
 from support.recipes import write_yaml
 from support.studies import study_of
 

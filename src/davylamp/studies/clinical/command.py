@@ -21,7 +21,7 @@ def plan(overrides: Sequence[str], data: Path | None) -> Planned:
         PlantingError: canaries do not fit into the rows.
     """
     from davylamp.studies.preview import count_rows
-    from davylamp.studies.runner import check_layouts, tasks_of
+    from davylamp.studies.tasks import check_layouts, tasks_of
 
     recipe = load_recipe(overrides, data)
     rows = count_rows(recipe)

@@ -11,7 +11,7 @@ from davylamp.measures.landscape.model import FILE, Landscape, Leak
 from davylamp.protect.corpus.result import read_protection
 from davylamp.runs.folder import RunFolder
 from davylamp.studies.clinical.result import Found, Survival
-from davylamp.studies.runner import Task
+from davylamp.studies.tasks import Task
 from davylamp.verdict.frontier_estimates import nested_mean
 from davylamp.verdict.frontier_metrics import EXPOSURE, FIRST, GREEDY, HELD_OUT, MEDICATION, SEMANTIC, VERBATIM
 from davylamp.verdict.frontier_model import Estimate, Frontier

@@ -13,7 +13,8 @@ from davylamp.studies.clinical.shapes import shapes_of
 from davylamp.studies.comparing import CompareRequest, compare_step
 from davylamp.studies.machine import versions
 from davylamp.studies.recipe import Recipe
-from davylamp.studies.runner import run_recipe, tasks_of
+from davylamp.studies.runner import run_recipe
+from davylamp.studies.tasks import tasks_of
 from davylamp.verdict.frontier_model import FILE as FRONTIER
 
 TIMES = "seconds.json"

@@ -19,7 +19,7 @@ from davylamp.measures.unseen import carrier_of, unseen_codes
 from davylamp.report.study import Compared, SeedPart
 from davylamp.runs.folder import RunFolder
 from davylamp.studies.protocol.spec import Comparison, Select
-from davylamp.studies.runner import Task
+from davylamp.studies.tasks import Task
 
 _SALT = os.urandom(16)
 """Keeps the keys of one process from being worked out by another."""

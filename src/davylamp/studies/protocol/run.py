@@ -15,7 +15,8 @@ from davylamp.studies.protocol.analysis import compare, readings_of
 from davylamp.studies.protocol.shapes import find, utilities_by_model
 from davylamp.studies.protocol.spec import Size, Study, TaskName
 from davylamp.studies.recipe import Recipe
-from davylamp.studies.runner import Task, run_recipe, tasks_of
+from davylamp.studies.runner import run_recipe
+from davylamp.studies.tasks import Task, tasks_of
 
 
 @dataclass(frozen=True, slots=True)

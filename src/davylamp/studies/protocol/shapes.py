@@ -15,7 +15,7 @@ from davylamp.report.data import Utility, utilities_of
 from davylamp.report.study import Checked, Compared, ShapeFound, Word
 from davylamp.studies.protocol.analysis import middle, said, select
 from davylamp.studies.protocol.spec import Check, Select, Shape, Study
-from davylamp.studies.runner import Task
+from davylamp.studies.tasks import Task
 
 SHARE, POWER = 0.75, 0.8
 """A direction is ruled out where one that three quarters of the pairs take would have been found with this chance."""
