@@ -151,7 +151,7 @@ def test_the_unlearned_model_is_an_intervention_of_its_own(learnt, tmp_path):
     found = landscape_step(learnt, LandscapeRequest(spec, model=str(learnt.path / "unlearned")))
     assert found.intervention == "asking+unlearn"
     assert [step.split()[0] for step in found.steps] == ["asking", "unlearn"]
-    assert any(note.startswith("unlearning: the verifier passed") for note in found.notes)
+    assert any(note.startswith("asking+unlearn: the verifier passed") for note in found.notes)
     assert Landscape.load(learnt.path / "unlearned" / "landscape.json") == found
     named = LandscapeRequest(spec, model=str(learnt.path / "unlearned"), name="npo", out=tmp_path / "npo.json")
     assert landscape_step(learnt, named).base == found.base

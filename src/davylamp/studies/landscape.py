@@ -122,7 +122,7 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
         canaries=read.canaries,
         held_out=read.held_out,
         medication=read.medication,
-        notes=(*_unlearned_notes(unlearned, manifest), *read.notes),
+        notes=(*_unlearned_notes(name, unlearned, manifest), *read.notes),
     )
     found.save(place_of(folder, request))
     return found
@@ -162,13 +162,13 @@ def _unlearning(
     return found if fits == (found.planted_sha256, found.before_sha256, found.after_sha256) else None
 
 
-def _unlearned_notes(unlearned: UnlearningResult | None, manifest: Manifest) -> Iterator[str]:
+def _unlearned_notes(name: str, unlearned: UnlearningResult | None, manifest: Manifest) -> Iterator[str]:
     if unlearned is None:
         return
     focus = {canary.id for canary in manifest.planted() if canary.role == "focus"}
-    yield f"unlearning: {unlearned.statement}"
+    yield f"{name}: {unlearned.statement}"
     if left := focus - {*unlearned.forgotten}:
-        yield f"{len(left)} of {len(focus)} canaries were not in the forget set, and are read and compared all the same"
+        yield f"{name}: {len(left)} of {len(focus)} canaries were not in the forget set, and are compared all the same"
 
 
 def _done(
