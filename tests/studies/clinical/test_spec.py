@@ -52,7 +52,7 @@ def test_nobody_is_in_two_parts():
 
 def test_the_larger_model_brings_fewer_canaries_and_overrides_stand_above():
     larger = load_recipe(["model=smollm2", "seeds=[4,5]", "plan.twins=9"])
-    assert (larger.seeds, larger.plan.twins, larger.plan.per_dose) == ((4, 5), 9, 2)
+    assert (larger.seeds, larger.plan.twins, larger.plan.per_dose) == ((4, 5), 9, 3)
     assert larger.training.precision == "bfloat16"
     assert larger.variant("dp_sgd").training.precision == "float32"
 
