@@ -66,6 +66,15 @@ def test_mail_is_told_without_the_network(presidio, no_network):
 
 
 @needs_presidio
+def test_a_log_that_was_set_up_elsewhere_is_not_filled(caplog):
+    text = "Patient Ann Lee took three tablets of 20 MG, ten of the second kind."
+    finder = PresidioFinder({"en": SPACY_MODEL}, entities=["PERSON"])
+    # Presidio would warn of "three", "20" and "ten", numbers being a kind that is not looked for.
+    assert [found.kind for found in finder.find([text])[0]] == ["PERSON"]
+    assert not caplog.records
+
+
+@needs_presidio
 def test_nothing_is_downloaded(no_network):
     with pytest.raises(InputError, match=r"scrub\.models\.de is 'de_core_news_sm'.*Nothing is downloaded"):
         PresidioFinder({"en": SPACY_MODEL, "de": "de_core_news_sm"}, entities=["PERSON"])

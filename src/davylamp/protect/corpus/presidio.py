@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -62,10 +64,11 @@ class PresidioFinder:
             "models": [{"lang_code": code, "model_name": name} for code, name in models.items()],
             "ner_model_configuration": {"model_to_presidio_entity_mapping": LABELS},
         }
-        engine = analyzer.AnalyzerEngine(
-            nlp_engine=nlp.NlpEngineProvider(nlp_configuration=config).create_engine(),
-            supported_languages=list(models),
-        )
+        with _hushed():
+            engine = analyzer.AnalyzerEngine(
+                nlp_engine=nlp.NlpEngineProvider(nlp_configuration=config).create_engine(),
+                supported_languages=list(models),
+            )
         more = [*patterns, *([("US_SSN", SSN_SHAPE, CERTAIN)] if any_ssn and "US_SSN" in entities else [])]
         for language in models:
             _replace_mail(engine.registry, language)
@@ -85,12 +88,29 @@ class PresidioFinder:
             entities = self._entities[language]
             if not entities:
                 continue
-            each = self._batch.analyze_iterator(
-                documents, language=language, batch_size=self._batch_size, entities=entities
-            )
-            for own, made in zip(result, each, strict=True):
-                own += [Found(one.start, one.end, one.entity_type, float(one.score)) for one in made]
+            with _hushed():
+                each = self._batch.analyze_iterator(
+                    documents, language=language, batch_size=self._batch_size, entities=entities
+                )
+                for own, made in zip(result, each, strict=True):
+                    own += [Found(one.start, one.end, one.entity_type, float(one.score)) for one in made]
         return result
+
+
+@contextlib.contextmanager
+def _hushed() -> Iterator[None]:
+    """Keep presidio's warnings from a log that another library has set up.
+
+    It warns of every number in every text, which is a kind of entity that is not looked for, and of every recogniser of
+    another language: thousands of lines a file.
+    """
+    logger = logging.getLogger("presidio-analyzer")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _check_models(models: Mapping[str, str]) -> None:
