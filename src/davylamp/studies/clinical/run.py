@@ -45,8 +45,7 @@ def run_study(
     wall, cpu = _kept(out, {"wall": outcome.seconds, "cpu": outcome.cpu_seconds})
     tasks = list(tasks_of(recipe, out))
     landscapes = read_landscapes(tasks)
-    places = [task.folder for task in tasks if task.kind in ("audit", "untrained")]
-    compared, _, _ = compare_step(places, CompareRequest(out=out / FRONTIER))
+    compared, _, _ = compare_step([out], CompareRequest(out=out / FRONTIER))
     found = found_of(tasks, landscapes, compared, wall, cpu)
     result = ClinicalResult(
         recipe=recipe.model_dump(mode="json"),
