@@ -24,7 +24,7 @@ from davylamp.studies.unlearning_subject import Subject, open_subject
 from davylamp.studies.unlearning_target import Target, check_target, target_of
 
 if TYPE_CHECKING:
-    from davylamp.protect.afterwards.rounds import Unlearning
+    from davylamp.protect.afterwards.reports import Unlearning
     from davylamp.release.local import LocalRelease
     from davylamp.studies.unlearning_checks import Checks
 

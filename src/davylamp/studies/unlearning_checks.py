@@ -15,7 +15,7 @@ from davylamp.measures.membership.measure import Membership
 from davylamp.measures.readings import Reading
 from davylamp.measures.utility import held_out_loss
 from davylamp.protect.afterwards.copies import HOW, merged, quantised, relearn
-from davylamp.protect.afterwards.rounds import Unlearning
+from davylamp.protect.afterwards.reports import Unlearning
 from davylamp.protect.afterwards.sets import RetainSets
 from davylamp.release.base import Release
 from davylamp.release.local import LocalRelease

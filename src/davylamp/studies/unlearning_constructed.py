@@ -10,7 +10,7 @@ import numpy as np
 from davylamp.measures.constructed.forgetting import ForgetSet, Place, Readings
 from davylamp.measures.constructed.forgotten import ForgottenCell
 from davylamp.measures.forgetting import word_for_word
-from davylamp.protect.afterwards.rounds import Unlearning
+from davylamp.protect.afterwards.reports import Unlearning
 from davylamp.release.base import Release
 from davylamp.studies.unlearning_checks import SPANS, membership_check
 from davylamp.studies.unlearning_result import MembershipCheck

@@ -12,7 +12,7 @@ from davylamp.errors import RunFolderError
 from davylamp.measures.constructed.forgotten import ForgottenCell
 from davylamp.measures.forgetting import Extraction
 from davylamp.measures.utility import HeldOutLoss
-from davylamp.protect.afterwards.rounds import Outcome, RoundReport
+from davylamp.protect.afterwards.reports import Outcome, RoundReport
 from davylamp.protect.afterwards.spec import UnlearningSpec
 from davylamp.runs import files
 from davylamp.verdict.roc import Auc
@@ -164,7 +164,7 @@ class UnlearningResult(_Strict):
 
     Attributes:
         schema_version: version of this schema.
-        outcome: see :data:`davylamp.protect.afterwards.rounds.Outcome`.
+        outcome: see :data:`davylamp.protect.afterwards.reports.Outcome`.
         statement: the outcome in a sentence.
         passed_at: round after which the verifier passed first; 0 for before any, none for never.
         spec: the settings.
