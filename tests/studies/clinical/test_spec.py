@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 
@@ -12,25 +14,16 @@ from davylamp.studies.clinical.command import plan
 from davylamp.studies.clinical.spec import load_recipe
 from davylamp.studies.recipe import load_recipe as built_in
 
-GPU = [
-    "model=Qwen/Qwen3-4B-Base",
-    *(f"{part}.rows=5000" for part in ("corpus", "landscape.held_out", "landscape.test")),
-    "plan.per_dose=20",
-    "plan.twins=20",
-    "plan.positive.dose=128",
-    "plan.carrier_chars=null",
-    "training={learning_rate: 2e-5, batch_size: 16, gradient_checkpointing: true, precision: bfloat16}",
-    "variants.dp_sgd={training: {dp: {epsilon: 8, physical_batch: 4}, learning_rate: 1e-4, batch_size: 512, "
-    "precision: float32}}",
-    "audit.dtype=bfloat16",
-    "landscape.dtype=bfloat16",
-    *(
-        f"variants.{name}={{protect: [{{name: {name}, server: 'https://api.example.com/v1', model: NAME, "
-        f"exemplars: clinical, on_failure: surrogate}}]}}"
-        for name in ("rewrite", "privacy_rewrite", "summary", "privacy_summary")
-    ),
-]
-"""What docs/frontier.md gives for a GPU and a hosted rewriter."""
+DOCS = Path(__file__).parents[3] / "docs" / "studies.md"
+
+
+def documented():
+    """The overrides that the documentation gives for a GPU and a hosted rewriter."""
+    text = DOCS.read_text(encoding="utf-8")
+    begins = "$ davylamp studies run clinical --dry-run "
+    command = text[text.index(begins) :].split("```")[0]
+    # A shell joins lines at a backslash, which shlex does not.
+    return shlex.split(command.removeprefix(begins).replace("\\\n", " "))
 
 
 def test_every_intervention_is_asked_on_the_same_canaries():
@@ -69,11 +62,12 @@ def test_records_of_ones_own_are_split(tmp_path):
 
 
 def test_a_hosted_rewriter_is_named_before_anything_is_sent():
-    lines = plan(GPU, None).lines
+    overrides = documented()
+    lines = plan(overrides, None).lines
     assert "100 canaries at doses 1, 4, 16, 32, 64 and 20 twins a seed" in lines[0]
     sent = [line for line in lines if "api.example.com" in line]
     assert [line.split(":")[0] for line in sent] == ["rewrite", "privacy_rewrite", "summary", "privacy_summary"]
-    rows = len(load_recipe(GPU).corpus.load())
+    rows = len(load_recipe(overrides).corpus.load())
     assert all(f"up to {3 * rows:,} records go to api.example.com, model NAME" in line for line in sent)
     assert "30 models are read in all" in lines[-1]
 
