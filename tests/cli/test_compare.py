@@ -73,6 +73,17 @@ def test_bad_options_say_what_is_allowed(davylamp, runs) -> None:
     assert "32,64" in err
 
 
+def test_the_result_takes_the_place_of_neither_its_page_nor_a_landscape(davylamp, runs, tmp_path) -> None:
+    own = next(runs.rglob("landscape.json"))
+    before = own.read_bytes()
+    for out in (tmp_path / "mine.html", own):
+        code, _, err = davylamp("compare", runs, "--out", out)
+        assert code == 2
+        assert "--out is" in err
+    assert own.read_bytes() == before
+    assert not (tmp_path / "mine.html").exists()
+
+
 def test_a_damaged_landscape_is_named(davylamp, runs, tmp_path) -> None:
     (runs / "bad").mkdir()
     (runs / "bad" / "landscape.json").write_text("{")

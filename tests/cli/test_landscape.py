@@ -115,6 +115,9 @@ def test_bad_input_says_what_is_allowed(davylamp, place, run, tmp_path) -> None:
     assert code == 2
     assert "regular expression" in err
     assert "who" in err
+    code, _, err = davylamp("landscape", run, "held_out=other", "--held-out", place / "held.jsonl")
+    assert code == 2
+    assert "landscape.held_out is 'other'" in err
     code, _, err = davylamp("landscape", run)
     assert code == 2
     assert "held_out" in err

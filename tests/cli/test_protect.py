@@ -149,3 +149,12 @@ def test_what_does_not_fit_says_so(run, call):
     assert "'wash'" in call("protect", run, "--with", "wash")[2]
     assert "no run folder" in call("protect", run / "no", "--with", "surrogate")[2]
     assert "protect.common is 0" in call("protect", run, "--with", "surrogate", "common=0")[2]
+
+
+def test_a_file_with_what_is_no_intervention_says_which(run, call, tmp_path):
+    spec = write_yaml(tmp_path / "how.yaml", {"protect": [3, "surrogate", None]})
+    for arguments in ((), ("surrogate.common=4",)):
+        code, _, err = call("protect", run, "--spec", spec, *arguments)
+        assert code == 2
+        assert "protect[0] is 3" in err
+        assert "protect[2] is" in err

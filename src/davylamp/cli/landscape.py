@@ -62,6 +62,7 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     Reads each secret after its record and after a question, its rank, and records that the model never saw. Writes
     RUN/landscape.json, or landscape.json beside a checkpoint that `davylamp unlearn RUN` wrote.
     """
+    from davylamp.errors import Fault, InputError
     from davylamp.measures.landscape.spec import LandscapeSpec
     from davylamp.runs.config import apply_overrides, validate
     from davylamp.runs.folder import RunFolder, locked
@@ -71,7 +72,11 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     data = apply_overrides({}, settings or [])
     for key, path in (("held_out", held_out), ("test", test)):
         if path is not None:
-            data[key] = {**(data.get(key) or {}), "path": str(path)}
+            beside = data.get(key) or {}
+            if not isinstance(beside, dict):
+                fix = f"Leave one of {key}=... and --{key.replace('_', '-')} out."
+                raise InputError(Fault(f"landscape.{key}", beside, f"settings such as {key}.format=clinical", fix))
+            data[key] = {**beside, "path": str(path)}
     if question is not None:
         data["question"] = question
     spec = validate(LandscapeSpec, data, "landscape")

@@ -86,6 +86,13 @@ def _specs(names: Sequence[str], settings: Sequence[str], path: Path | None) -> 
     if not isinstance(listed, list) or not listed:
         raise InputError(Fault("protect", listed, "a list of interventions, each with a name"))
     data = [{"name": each} if isinstance(each, str) else each for each in listed]
+    strange = [
+        Fault(f"protect[{at}]", each, "a name, or settings with a name")
+        for at, each in enumerate(data)
+        if not isinstance(each, dict)
+    ]
+    if strange:
+        raise InputError(strange)
     for setting in settings:
         first, dot, rest = setting.partition(".")
         numbers = [at for at, each in enumerate(data) if dot and first in (str(at + 1), each.get("name"))]

@@ -49,11 +49,15 @@ def compare_step(places: Sequence[Path], request: CompareRequest) -> tuple[Front
         The comparison, and where its data and its page are.
 
     Raises:
-        InputError: a place holds no landscape, or the runs are not comparable; all faults are named.
+        InputError: a place holds no landscape, the runs are not comparable (all faults are named), or the result would
+            take the place of its page or of a landscape.
         RunFolderError: a landscape is damaged.
         StorageError: a file cannot be written.
     """
     data = request.out or Path(FRONTIER)
+    if data.suffix == ".html" or data.name == FILE:
+        # The page would take the data's place, or the data that of what is compared.
+        raise InputError(Fault("--out", str(data), f"a file such as {FRONTIER}; its page is written beside it"))
     found = frontier(landscapes(places), request.x, request.y, request.doses, request.confidence)
     page = data.with_suffix(".html") if request.out is not None else data.with_name(PAGE)
     found.save(data)
