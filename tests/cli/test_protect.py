@@ -158,3 +158,12 @@ def test_a_file_with_what_is_no_intervention_says_which(run, call, tmp_path):
         assert code == 2
         assert "protect[0] is 3" in err
         assert "protect[2] is" in err
+
+
+def test_a_damaged_note_of_rows_is_said_and_no_traceback(run, call):
+    assert call("protect", run, "--with", "surrogate")[0] == 0
+    for damaged in (b'{"position": 3, "no', b"\xff\n", b"[]\n", b"{}\n"):
+        (run / "protection_rows.jsonl").write_bytes(damaged)
+        code, _, err = call("protect", run, "--show", 3)
+        assert code == 2
+        assert "protection_rows.jsonl is damaged" in err

@@ -18,7 +18,7 @@ from davylamp.protect.corpus.applying import Applied, Work, apply_all, forecasts
 from davylamp.protect.corpus.base import InterventionSpec, Row, Setting, Span, texts
 from davylamp.protect.corpus.journal import rows_of
 from davylamp.protect.corpus.leaks import look_for
-from davylamp.protect.corpus.result import PROTECTED, PROTECTION, ROWS, Protection, protected_rows, remove
+from davylamp.protect.corpus.result import AGAIN, PROTECTED, PROTECTION, ROWS, Protection, protected_rows, remove
 from davylamp.protect.corpus.surrogate import Surrogate
 from davylamp.protect.corpus.view import marked, masked
 from davylamp.runs import files
@@ -101,7 +101,7 @@ def show(folder: RunFolder, position: int, *, reveal: bool = False) -> dict[str,
         Its texts before, after, and in one line with ``[-taken out-]`` and ``{+put in+}``, and the kinds of the spans.
 
     Raises:
-        RunFolderError: nothing is protected there.
+        RunFolderError: nothing is protected there, or what says how is damaged.
         InputError: there is no such row.
     """
     manifest = _manifest(folder)
@@ -214,9 +214,11 @@ def _row_lines(applied: Applied) -> Iterator[Mapping[str, Any]]:
 def _row_note(folder: RunFolder, position: int) -> dict[str, Any]:
     path = folder.path / ROWS
     if path.is_file():
-        with path.open(encoding="utf-8") as stream:
-            for line in stream:
-                row = json.loads(line)
+        try:
+            for line in path.read_text(encoding="utf-8").split("\n"):
+                row = json.loads(line) if line else {"position": None}
                 if row["position"] == position:
                     return {"note": row["note"], "spans": row["spans"]}
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise RunFolderError(f"{path} is damaged or cannot be read: run {AGAIN} again") from error
     return {"note": "", "spans": []}
