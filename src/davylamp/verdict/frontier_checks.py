@@ -98,14 +98,6 @@ def _across(runs: Sequence[Named]) -> Iterator[Fault]:
             yield Fault("candidates", name, "as many for every canary of a run")
 
 
-def _base(landscape: Landscape) -> object:
-    return "" if landscape.base is None else landscape.base.weights_sha256[:12]
-
-
-def _canaries(landscape: Landscape) -> object:
-    return tuple(sorted((leak.id, leak.role, leak.dose) for leak in landscape.canaries))
-
-
 def _doses(landscape: Landscape) -> object:
     return tuple(sorted({leak.dose for leak in landscape.canaries if leak.role == "focus"}))
 
