@@ -69,7 +69,11 @@ def test_a_second_run_does_nothing_again_and_says_the_same(done):
 
 @pytest.mark.slow
 def test_the_embedded_model_shows_the_shapes(tmp_path):
-    overrides = ["seeds=[0]", "variants={direct: {}, goldfish: {training.goldfish: {k: 4, h: 13}}}"]
+    # 30 canaries of one seed tell direct training from an untrained model and from surrogates, at whose side nearly all
+    # of them differ; of the 19 that differ between direct training and Goldfish 14 are on one side (p = 0.06), which
+    # takes the study's three seeds to tell (46 of 59).
+    overrides = ["seeds=[0]", "variants={direct: {}, surrogate: {protect: [surrogate]}}"]
     outcome = run(overrides, tmp_path / "out", 1, 1, QUIET, None)
     words = {shape["statement"]: shape["word"] for shape in read_json(outcome.json_file)["shapes"]}
     assert words["Direct fine-tuning leaks most."] == "held"
+    assert words["Surrogates for what is rare leave nothing of the medication, in the rows or in the model."] == "held"
