@@ -217,6 +217,13 @@ def test_a_spacing_that_is_too_wide_is_worked_out():
     assert len(positions([3], size=8, window="late", spacing=2)[0]) == 3
 
 
+def test_a_window_within_one_update_holds_none():
+    # Rows 25 of 33 alone: updates of 3 rows begin at 24 and 27.
+    narrow = Request("narrow", (1,), Schedule(window=(0.75, 0.8), spacing=1))
+    with pytest.raises(PlantingError, match=r"holds 0 updates of 3 rows"):
+        place([narrow], 33, 0, 3)
+
+
 def test_a_spacing_counts_updates_and_needs_to_know_them():
     with pytest.raises(PlantingError, match="the plan must give rows_per_update"):
         positions([2], spacing=1)

@@ -103,7 +103,8 @@ def _impossible(request: Request, rows: int, rows_per_update: int | None) -> str
         return None
     if rows_per_update is None:
         return "spacing counts optimiser updates, so that the plan must give rows_per_update"
-    updates = stop // rows_per_update - -(-first // rows_per_update)
+    # Within one update the last whole one before the end lies before the first whole one after the start.
+    updates = max(0, stop // rows_per_update - -(-first // rows_per_update))
     span = (largest - 1) * schedule.spacing + 1
     if span > updates:
         return (
