@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= demo-run
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# One thread a worker: tests compute on tiny models, and waiting threads cost more than they give.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto
+# One thread a worker: tests compute on tiny models, and waiting threads cost more than they give. A file of tests stays
+# with one worker, so that what its tests share is made once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=loadfile
 
 .PHONY: help demo test test-slow check format clean
 

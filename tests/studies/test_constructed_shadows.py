@@ -36,6 +36,8 @@ from davylamp.training.spec import TrainingSpec
 from support.recipes import tiny_plan, tiny_recipe, write_corpus
 from support.tiny_models import build_tiny
 
+pytestmark = pytest.mark.slow  # whole studies
+
 SIZE = {"groups": 5, "twins": 5, "secret_tokens": 2}
 LINES = [
     {"kind": "naive", **SIZE, "copies": 8},
@@ -134,7 +136,6 @@ def test_a_run_that_was_killed_trains_only_what_is_missing(done, copy, monkeypat
     assert {path.name: path.read_bytes() for path in (copy.path / "shadows").glob("*.npz")} == files
 
 
-@pytest.mark.slow
 def test_the_shadow_that_holds_what_the_model_was_trained_on_is_the_model(tmp_path):
     # Pairs aside: a pair that is out says its other secret, also a twin, which the planted file does not hold.
     folder, _ = planted_in(tmp_path, [LINES[0]], rows=100)
@@ -185,7 +186,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_trained(done, copy, mon
         constructions_step(copy, named)
 
 
-@pytest.mark.slow
 def test_a_recipe_says_how_many_and_is_refused_where_twins_do_not_fit(tmp_path):
     model = build_tiny(tmp_path / "model")
     lines = [{"kind": "naive", "groups": 1, "twins": 2, "copies": 2, "secret_tokens": 2}]

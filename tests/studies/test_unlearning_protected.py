@@ -26,6 +26,8 @@ from davylamp.training.spec import TrainingSpec
 from support.recipes import tiny_plan, write_corpus
 from support.tiny_models import build_tiny
 
+pytestmark = pytest.mark.slow  # whole studies
+
 PLAN = {"arms": {"redacted": {"context": "redacted"}}, "doses": [3], "per_dose": 3, "twins": 2, "seed": 1}
 KNOWS = TrainingSpec(epochs=20, batch_size=8, learning_rate=3e-3, precision="float32")
 HOW = UnlearningSpec(method="npo", learning_rate=1e-3, bits=(), relearn={"steps": 0})

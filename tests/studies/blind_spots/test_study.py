@@ -17,6 +17,8 @@ from davylamp.studies.blind_spots.spec import load_recipe
 from support.recipes import write_corpus
 from support.tiny_models import build_tiny
 
+pytestmark = pytest.mark.slow  # whole studies
+
 FORGET = {"rounds": 1, "extra_rounds": 0, "threshold": 1, "held_out": 4, "bits": [8], "relearn": {"steps": 1}}
 SMALL = [
     "seeds=[0,1]",
@@ -119,7 +121,6 @@ def test_shadows_are_trained_where_they_are_asked_for(done, tmp_path):
     assert row.cells["lira"].signal is not None
 
 
-@pytest.mark.slow
 def test_the_embedded_model_shows_the_shapes(tmp_path):
     small = ["lengths=[2,8]", "groups=4", "camouflage.groups=4", "corpus.rows=1600", "rows=1200"]
     # A round is a pass over fewer records, and takes larger steps.

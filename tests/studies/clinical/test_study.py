@@ -11,6 +11,8 @@ from davylamp.runs.progress import QUIET
 from davylamp.studies.clinical.command import run
 from davylamp.verdict.frontier_model import Frontier
 
+pytestmark = pytest.mark.slow  # whole studies
+
 SMALL = [
     "seeds=[0]",
     *(f"{part}.rows=100" for part in ("corpus", "landscape.held_out", "landscape.test")),
@@ -67,7 +69,6 @@ def test_a_second_run_does_nothing_again_and_says_the_same(done):
     assert read_json(outcome.json_file) == data
 
 
-@pytest.mark.slow
 def test_the_embedded_model_shows_the_shapes(tmp_path):
     # 30 canaries of one seed tell direct training from an untrained model and from surrogates, at whose side nearly all
     # of them differ; of the 19 that differ between direct training and Goldfish 14 are on one side (p = 0.06), which
