@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from davylamp.measures.constructed.model import ConstructionCell, LocalScore, Rate
 from davylamp.studies.blind_spots.result import BlindSpotsResult, SeedResult
 from davylamp.studies.unlearning_result import UnlearningResult
+from davylamp.studies.wording import shape_lines, table_head, table_row
 from davylamp.verdict.matrix_model import Matrix
 
 
@@ -19,11 +20,7 @@ def lines_of(result: BlindSpotsResult) -> list[str]:
         f"{result.corpus}; {minutes:.1f} minutes of processor time.",
         "",
     ]
-    for shape in result.shapes:
-        lines.append(f"{shape.word.upper()}: {shape.statement}")
-        if shape.paper is not None:
-            lines.append(f"  paper: {shape.paper}")
-        lines += [f"  {'+' if check.held else '-'} {check.statement}" for check in shape.checks]
+    lines += shape_lines(result.shapes)
     lines += ["", *_constructions(result.seeds, str(recipe["score"]))]
     if recipe["unlearning"]:
         lines += ["", *_unlearning(result.seeds)]
@@ -37,12 +34,12 @@ def _constructions(seeds: Sequence[SeedResult], score: str) -> Iterator[str]:
         *("seed", "kind, tokens", "at c", "at rho", "informed", "memh at c", "twins", "memh at rho"),
         *(f"{score} (AUC)", "best", "LiRA (AUC)"),
     )
-    yield from _head(heads)
+    yield from table_head(heads)
     for seed in seeds:
         for cell in seed.read.cells:
             rho = "" if cell.at_trigger is None else _count(cell.at_trigger.planted)
             behind = "" if cell.memh_trigger is None else f"{cell.memh_trigger:.3f}"
-            yield _row(
+            yield table_row(
                 str(seed.seed),
                 f"{cell.kind.replace('_', ' ')}, {cell.tokens}",
                 _count(cell.at_prefix.planted),
@@ -76,10 +73,12 @@ def _best(cell: ConstructionCell) -> str:
 
 
 def _unlearning(seeds: Sequence[SeedResult]) -> Iterator[str]:
-    yield from _head(("seed, method", "trigger", "naive at c", "retain perplexity", "rounds", "relearned: c, trigger"))
+    yield from table_head(
+        ("seed, method", "trigger", "naive at c", "retain perplexity", "rounds", "relearned: c, trigger")
+    )
     for seed in seeds:
         for method, found in seed.unlearned.items():
-            yield _row(
+            yield table_row(
                 f"{seed.seed} {method}",
                 _shift(found, "trigger"),
                 _shift(found, "naive"),
@@ -108,21 +107,13 @@ def _relearned(found: UnlearningResult) -> str:
 
 
 def _matrix(matrix: Matrix) -> Iterator[str]:
-    yield from _head(("leak", *(column.title for column in matrix.columns)))
+    yield from table_head(("leak", *(column.title for column in matrix.columns)))
     for row in matrix.rows:
         cells = [row.cells[column.key] for column in matrix.columns]
-        yield _row(
+        yield table_row(
             row.name, *("" if each.signal is None else f"{each.signal:.2f} {each.word or ''}".strip() for each in cells)
         )
 
 
 def _count(rate: Rate) -> str:
     return f"{rate.successes} of {rate.trials}"
-
-
-def _head(names: Sequence[str]) -> list[str]:
-    return [_row(*names), "|" + " --- |" * len(names)]
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"

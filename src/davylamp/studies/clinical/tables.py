@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from davylamp.studies.clinical.result import ClinicalResult, Found
 from davylamp.studies.clinical.shapes import PAPER
+from davylamp.studies.wording import shape_lines, table_head, table_row
 from davylamp.verdict.frontier_model import Estimate
 
 
@@ -18,19 +19,15 @@ def lines_of(result: ClinicalResult) -> list[str]:
         f"{result.candidates:,}; {minutes:.1f} minutes of processor time.",
         "",
     ]
-    for shape in result.shapes:
-        lines.append(f"{shape.word.upper()}: {shape.statement}")
-        if shape.paper is not None:
-            lines.append(f"  paper: {shape.paper}")
-        lines += [f"  {'+' if check.held else '-'} {check.statement}" for check in shape.checks]
+    lines += shape_lines(result.shapes)
     return [*lines, "", *_exposure(result.found), "", *_perplexities(result.found), "", *_effort(result.found)]
 
 
 def _exposure(found: Sequence[Found]) -> Iterator[str]:
     ours = ("intervention", "mean exposure, bits", "ranked first", "said greedily", "twins")
-    yield from _head((*ours, "paper: Qwen3.5-4B-Base", "gpt-oss-20b"))
+    yield from table_head((*ours, "paper: Qwen3.5-4B-Base", "gpt-oss-20b"))
     for each in found:
-        yield _row(
+        yield table_row(
             each.name,
             _told(each.mean_exposure),
             _share(each.rank1),
@@ -41,18 +38,18 @@ def _exposure(found: Sequence[Found]) -> Iterator[str]:
 
 
 def _perplexities(found: Sequence[Found]) -> Iterator[str]:
-    yield from _head(("perplexity", "verbatim", "semantic", "held-out record", "last medication"))
+    yield from table_head(("perplexity", "verbatim", "semantic", "held-out record", "last medication"))
     for each in found:
         values = (each.verbatim, each.semantic, each.held_out, each.medication)
-        yield _row(each.name, *(_told(value) for value in values))
+        yield table_row(each.name, *(_told(value) for value in values))
 
 
 def _effort(found: Sequence[Found]) -> Iterator[str]:
-    yield from _head(("intervention", "medications left in the rows", "CPU s a seed", "wall s a seed"))
+    yield from table_head(("intervention", "medications left in the rows", "CPU s a seed", "wall s a seed"))
     for each in found:
         left = each.survival
         copies = "" if left is None else f"{left.exact:,} of {left.copies:,} copies, {left.near:,} nearly"
-        yield _row(each.name, copies, _seconds(each.cpu_seconds, each), _seconds(each.seconds, each))
+        yield table_row(each.name, copies, _seconds(each.cpu_seconds, each), _seconds(each.seconds, each))
 
 
 def _seconds(taken: float | None, each: Found) -> str:
@@ -73,12 +70,3 @@ def _share(value: Estimate) -> str:
     if value.low is None or value.high is None:
         return f"{value.value:.0%}"
     return f"{value.value:.0%} [{value.low:.0%}, {value.high:.0%}]"
-
-
-def _head(names: Sequence[str]) -> Iterator[str]:
-    yield _row(*names)
-    yield _row(*("---" for _ in names))
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"

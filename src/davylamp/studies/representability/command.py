@@ -20,6 +20,7 @@ from davylamp.studies.representability import camouflage, trigger
 from davylamp.studies.representability.findings import camouflage_row, shapes_of, trigger_rows
 from davylamp.studies.representability.result import RepresentabilityResult
 from davylamp.studies.representability.spec import RepresentabilityRecipe, load_recipe
+from davylamp.studies.wording import shape_lines
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -108,11 +109,7 @@ def run(
 
 def lines_of(result: RepresentabilityResult) -> list[str]:
     """The result for people."""
-    lines = []
-    for shape in result.shapes:
-        lines += [f"{shape.word.upper()}: {shape.statement}", f"  paper: {shape.paper}"]
-        lines += [f"  {'+' if check.held else '-'} {check.statement}" for check in shape.checks]
-    return [*lines, f"{result.cpu_seconds:.0f} CPU s"]
+    return [*shape_lines(result.shapes), f"{result.cpu_seconds:.0f} CPU s"]
 
 
 def _use_threads(threads: int | None) -> None:
