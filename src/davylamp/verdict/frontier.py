@@ -243,7 +243,11 @@ def _twins(rows: Sequence[Row]) -> Iterator[str]:
     if len(own) > 1:
         (least, lowest), (most, highest) = min(own), max(own)
         yield (
-            f"Twins, which were planted nowhere, have verbatim perplexities from {least:.3g} ({lowest}) to {most:.3g} "
-            f"({highest}): so much of a difference is how well a model spells such secrets, and nothing that it "
-            "remembers. Exposure is free of it."
+            f"Twins, which were planted nowhere, have verbatim perplexities from {_digits(least)} ({lowest}) to "
+            f"{_digits(most)} ({highest}): so much of a difference is how well a model spells such secrets, and "
+            "nothing that it remembers. Exposure is free of it."
         )
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
