@@ -16,6 +16,7 @@ pytest.importorskip("openai")
 @pytest.fixture
 def run(davylamp, tmp_path, monkeypatch):
     monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     data = tmp_path / "patients.jsonl"
     data.write_text("".join(record.line() + "\n" for record in clinical_records(60)), encoding="utf-8")
     template = {"prompt": "Patient {name}, 41yo F. Medications: lisinopril; ", "completion": "{secret}."}
@@ -37,6 +38,11 @@ def test_a_judge_is_asked_with_leave_only_and_checked(davylamp, run):
         code, out, _ = davylamp(*asked, "--dry-run")
         assert (code, served.requests) == (0, [])
         assert "in 7 requests" in out
+        assert "the environment variable OPENAI_API_KEY, for the key, is NOT set" in out
+        code, out, _ = davylamp(*asked, "--dry-run", "--json")
+        assert [(each["key_env"], each["key"]) for each in json.loads(out)["dry_run"]] == [
+            ("OPENAI_API_KEY", "not set")
+        ]
         code, out, err = davylamp(*asked, "--yes")
         assert code == 0, err
         assert "7 of 7 rows have scores" in out

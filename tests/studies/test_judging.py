@@ -129,7 +129,7 @@ def test_rows_that_are_not_protected_or_were_dropped_are_not_judged(folder):
     with chat_server(grade, ["tiny"]) as served:
         found = ask(folder, served)
     assert gone not in {row.position for row in found.rows}
-    assert any("1 rows in whose place another stands" in note for note in found.notes)
+    assert any("1 row in whose place another stands was not judged" in note for note in found.notes)
     (folder.path / "protection.json").unlink()
     (folder.path / "protected.jsonl").unlink()
     with chat_server(grade, ["tiny"]) as served, pytest.raises(RunFolderError, match="are protected"):

@@ -9,6 +9,7 @@ import typer
 
 from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table
 from davylamp.cli.protect import asker, told_forecasts
+from davylamp.runs.wording import counted
 
 if TYPE_CHECKING:
     from davylamp.verdict.judged import Agreement, Judged
@@ -58,7 +59,8 @@ def _emit(found: Judged, run: Path) -> None:
     from rich.table import Table
 
     read = sum(row.quality is not None for row in found.rows)
-    emit([f"{found.model} on {found.protection}: {read} of {len(found.rows)} rows have scores"])
+    have = "has" if read == 1 else "have"
+    emit([f"{found.model} on {found.protection}: {read} of {counted(len(found.rows), 'row')} {have} scores"])
     if found.quality is not None and found.privacy is not None:
         emit([f"mean quality {found.quality:.2f}, mean privacy {found.privacy:.2f}, of 1 (worst) to 5"])
     emit([f"unparsed: {count} {reason}" for reason, count in found.unparsed.items()])
@@ -85,7 +87,8 @@ def _cells(each: Agreement) -> tuple[str, ...]:
 
 def _said(each: Agreement) -> str:
     dose, expected, count, rho, interval, p = _cells(each)
-    where = f"{count} canaries of {'all doses' if each.dose is None else f'dose {dose}'}"
+    canaries = "canary" if each.n == 1 else "canaries"
+    where = f"{count} {canaries} of {'all doses' if each.dose is None else f'dose {dose}'}"
     if each.rho is None:
         return f"no correlation ({where}): {p}"
     return f"rho {rho}{f' [{interval}]' if interval else ''}, p {p}, {where}; right is {expected}"

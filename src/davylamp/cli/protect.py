@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table, plain
+from davylamp.runs.wording import counted
 
 if TYPE_CHECKING:
     from davylamp.protect.corpus.base import InterventionSpec
     from davylamp.protect.corpus.leaks import Survival
     from davylamp.protect.corpus.result import Protection, StepResult
+
+DROPPED = ("row was dropped, another stands in its place", "rows were dropped, others stand in their place")
 
 
 def protect(  # noqa: PLR0913 - one parameter an option
@@ -144,17 +147,17 @@ def _emit(made: Protection, run: Path) -> None:
         table.add_row(str(each.dose), str(each.canaries), *cells)
         lines.append(
             f"dose {each.dose}: the secret survives in {cells[0]} copies exactly, in {cells[1]} exactly or nearly; the "
-            f"name in {name}, a number in {number}; {cells[4]} canaries leak"
+            f"name in {name}, a number in {number}; {each.leaking} of {counted(each.canaries, 'canary', 'canaries')} "
+            f"{'leaks' if each.leaking == 1 else 'leak'}"
         )
     emit_table(table, lines)
     chance = made.leaks.chance
     emit(
         [
-            f"by accident: a secret that was planted nowhere was found {chance.near} times in {made.leaks.tried:,} "
-            f"looks ({chance.exact} exactly)",
-            f"{made.changed} of {made.rows} rows changed; {made.control_rows} rows of the positive control were left "
-            "as they were"
-            + (f"; {made.dropped} rows were dropped, others stand in their place" if made.dropped else ""),
+            f"by accident: a secret that was planted nowhere was found {counted(chance.near, 'time')} in "
+            f"{counted(made.leaks.tried, 'look')} ({chance.exact} exactly)",
+            f"{made.changed} of {counted(made.rows, 'row')} changed; {_control(made.control_rows)}"
+            + (f"; {counted(made.dropped, *DROPPED)}" if made.dropped else ""),
             f"rows: {run / 'protected.jsonl'}; now `davylamp train {run}`, which trains on them",
         ]
     )
@@ -165,9 +168,9 @@ def _step(step: StepResult) -> list[str]:
     unchanged = counts.pop("unchanged rows", 0)
     told = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "nothing to do"
     lines = [
-        f"{step.name}: {step.rows} different rows in {step.seconds:.1f} s ({told})"
-        + (f"; {step.resumed} were done before" if step.resumed else "")
-        + (f"; {unchanged} rows came back as they were" if unchanged else "")
+        f"{step.name}: {counted(step.rows, 'different row')} in {step.seconds:.1f} s ({told})"
+        + (f"; {counted(step.resumed, 'was', 'were')} done before" if step.resumed else "")
+        + (f"; {counted(unchanged, 'row came back as it was', 'rows came back as they were')}" if unchanged else "")
     ]
     failed = sum(count for name, count in counts.items() if name != "ok")
     if failed:
@@ -198,6 +201,13 @@ def protected_note(training: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"trained on protected rows ({note['title']}): {note['surviving']} of {note['copies']} copies of canaries "
-        f"still hold their secret word for word; {note['control_rows']} rows of the positive control were left as they "
-        "were"
+        f"still hold their secret word for word; {_control(note['control_rows'])}"
     ]
+
+
+def _control(rows: int) -> str:
+    return counted(
+        rows,
+        "row of the positive control was left as it was",
+        "rows of the positive control were left as they were",
+    )

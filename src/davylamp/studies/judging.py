@@ -22,6 +22,7 @@ from davylamp.protect.corpus.judging import Judge, JudgeSpec, Pair, Scores
 from davylamp.protect.corpus.result import ROWS, Protection, protected_rows
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.runs.wording import counted
 from davylamp.secrets.streams import stream
 from davylamp.studies.protecting import cache_folder, local_writer
 from davylamp.studies.steps import read_training
@@ -201,6 +202,11 @@ def _fits(landscape: Landscape, training: Mapping[str, Any], work: _Work) -> boo
 def _notes(work: _Work, rows: Sequence[JudgedRow]) -> Iterator[str]:
     unread = sum(bool(row.reason) for row in rows)
     if unread:
-        yield f"{unread} of {len(rows)} answers could not be read, and are in no mean and no correlation"
+        are = "is" if unread == 1 else "are"
+        yield f"{unread} of {counted(len(rows), 'answer')} could not be read, and {are} in no mean and no correlation"
     if work.dropped:
-        yield f"{work.dropped} rows in whose place another stands were not judged"
+        yield counted(
+            work.dropped,
+            "row in whose place another stands was not judged",
+            "rows in whose place others stand were not judged",
+        )

@@ -24,6 +24,7 @@ from davylamp.protect.corpus.view import marked, masked
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.runs.wording import counted
 
 STORE = ".protect"
 """Folder inside a run's of what was done before a kill."""
@@ -144,7 +145,7 @@ def _work(folder: RunFolder, manifest: Manifest, request: ProtectRequest) -> Wor
         raise InputError(
             Fault(
                 "plan.constructions",
-                f"{len(manifest.constructions.instances)} instances",
+                counted(len(manifest.constructions.instances), "instance"),
                 "none where rows are protected",
                 "They are planted token by token, and what was written anew would hold none of them.",
             )

@@ -136,6 +136,30 @@ def test_nothing_is_sent_without_leave_and_what_would_be_is_said(tmp_path):
         assert found.limit == 14 * 1024
 
 
+@pytest.mark.parametrize(
+    ("held", "state", "said"),
+    [
+        (None, "not set", "the environment variable MY_KEY, for the key, is NOT set"),
+        (" ", "not set", "is NOT set"),
+        ("sk-very-secret", "set", "the environment variable MY_KEY, for the key, is set"),
+        ("sk-very-secr\u00e9t", "unusable", "holds what cannot be sent as a key"),
+    ],
+)
+def test_a_forecast_says_whether_the_key_is_there_and_never_the_key(tmp_path, monkeypatch, held, state, said):
+    monkeypatch.delenv("MY_KEY", raising=False)
+    if held is not None:
+        monkeypatch.setenv("MY_KEY", held)
+    told = build("rewrite", tmp_path, server="https://example.com/v1", key_env="MY_KEY").forecast(ROWS[:1])
+    assert (told.key_env, told.key) == ("MY_KEY", state)
+    assert said in told.statement
+    assert "very-sec" not in told.model_dump_json() + told.statement
+
+
+def test_one_of_a_thing_is_said_as_one(tmp_path):
+    told = build("rewrite", tmp_path, server="https://example.com/v1").forecast(ROWS[:1])
+    assert told.statement.startswith("rewrite: 1 record goes to example.com (encrypted), model tiny, in 1 request of")
+
+
 def test_forecasts_count_what_is_there_already(tmp_path, exemplars):
     pytest.importorskip("openai")
     with chat_server(Echo()) as served:
@@ -248,7 +272,7 @@ def test_prompts_are_in_files_and_may_be_others(name, tmp_path):
     assert record in last[-1][1]
     path = tmp_path / "mine.md"
     path.write_text("version: mine\n\n## system\nx\n\n## user\n{nothing}\n")
-    fault = "a section `## expand user`" if name.endswith("summary") else "the slots {record}"
+    fault = "a section `## expand user`" if name.endswith("summary") else "a section with {record} in it"
     with pytest.raises(InputError, match=fault):
         load_prompts(name, path)
     with pytest.raises(InputError, match="can be read"):

@@ -130,8 +130,10 @@ def test_answers_come_inside_a_running_event_loop_too():
 
 def test_a_server_that_is_not_there_is_named():
     server = Server("http://127.0.0.1:9/v1", "tiny", retries=1)
-    with pytest.raises(ServerError, match=r"127\.0\.0\.1:9 cannot be used after 2 tries"):
+    with pytest.raises(ServerError, match=r"127\.0\.0\.1:9 cannot be used after 2 tries: "):
         list(server.answers(requests(3)))
+    with pytest.raises(ServerError, match=r"127\.0\.0\.1:9 cannot be used after 1 try: "):
+        list(Server("http://127.0.0.1:9/v1", "tiny", retries=0).answers(requests(1)))
 
 
 def test_an_unknown_model_is_named_before_any_record_is_sent():

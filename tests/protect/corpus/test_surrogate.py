@@ -104,7 +104,7 @@ def test_a_replaced_number_is_nobody_elses(planted):
 
 
 def test_few_records_are_refused():
-    with pytest.raises(InputError, match="at most half of the 1 different records"):
+    with pytest.raises(InputError, match="at most half of 1, the number of different records"):
         Surrogate(rows_of([PATIENTS[0]] * 50, once=False))
 
 

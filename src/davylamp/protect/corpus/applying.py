@@ -19,6 +19,7 @@ from davylamp.protect.corpus.result import StepResult
 from davylamp.protect.corpus.surrogate import Surrogate
 from davylamp.runs.folder import digest
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.runs.wording import counted
 from davylamp.secrets.streams import stream
 
 FAILURES_NAMED = 3
@@ -153,7 +154,7 @@ def _carry_out(
             failed[key_of(row)] = made
     if by_position:
         raise ProtectionError(
-            f"{intervention.name} left out {len(by_position)} of {len(missing)} rows that it was given"
+            f"{intervention.name} left out {len(by_position)} of the {counted(len(missing), 'row')} that it was given"
         )
     return failed
 
@@ -173,9 +174,9 @@ def _stopped(name: str, failed: Mapping[str, Protected], rows: int) -> str:
     reasons = Counter(f"{each.note}: {each.reason}" if each.reason else each.note for each in failed.values())
     told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(FAILURES_NAMED))
     return (
-        f"{name} failed for {len(failed)} of {rows} rows ({told}); nothing was written. What was done is kept. Say "
-        "what becomes of these rows: on_failure=surrogate takes the surrogate rewriter for them, on_failure=drop "
-        "another row's text"
+        f"{name} failed for {len(failed)} of {counted(rows, 'row')} ({told}); nothing was written. What was done is "
+        "kept. Say what becomes of rows that fail: on_failure=surrogate takes the surrogate rewriter for them, "
+        "on_failure=drop another row's text"
     )
 
 
@@ -194,7 +195,10 @@ def _fill(current: list[Record], dropped: set[int], work: Work) -> None:
     """Put background rows that went well in the places of dropped ones, so that the steps of training stay."""
     pool = sorted(work.fillers - dropped - work.kept)
     if dropped and not pool:
-        raise ProtectionError(f"all {len(dropped)} rows that could have taken the place of a dropped one failed")
+        raise ProtectionError(
+            f"{counted(len(dropped), 'row')} failed, and no row is left whose text could stand in their place: take "
+            "on_failure=surrogate"
+        )
     rng = stream(work.seed, "rows in the place of dropped ones")
     for position in sorted(dropped):
         current[position] = current[pool[int(rng.integers(len(pool)))]]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from davylamp.errors import Fault, InputError, ServerError
 from davylamp.protect.corpus.answers import Answers, key_of
 from davylamp.protect.corpus.base import Answer, Chat, Writer, Writing
+from davylamp.protect.corpus.connection import KeyState, key_state
 from davylamp.protect.corpus.server import Request, Server, check_url
+from davylamp.runs.wording import counted
 
 CHARACTERS = 4
 """Characters of a token in English text, about: what a forecast of tokens rests on."""
@@ -28,6 +30,9 @@ class AskingSpec(BaseModel):
         temperature: of sampling; 0 takes the likeliest token; nothing sends none.
         top_p: share of the mass that is sampled from; nothing sends none.
         max_tokens: tokens of an answer at most.
+        stop: texts before which an answer ends, such as an empty line.
+        batch_size: answers that a checkpoint of this machine writes at a time; a server is asked ``concurrency`` at a
+            time.
         limit_field: what the server calls that limit.
         send_seed: ask the server for a reproducible answer; some refuse it.
         body: further fields of each request, as the server wants them.
@@ -44,6 +49,8 @@ class AskingSpec(BaseModel):
     temperature: float | None = Field(0.8, ge=0, le=2)
     top_p: float | None = Field(0.95, gt=0, le=1)
     max_tokens: int = Field(1024, ge=16)
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), max_length=4)
+    batch_size: int = Field(16, ge=1)
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     send_seed: bool = True
     body: dict[str, Any] = Field(default_factory=dict)
@@ -65,8 +72,11 @@ class Forecast(BaseModel):
     Attributes:
         name: who would send it: a rewriter, or the judge.
         what: what would be sent.
+        one: the same, where it is one thing.
         host: who would get it; nothing where a checkpoint of this machine answers.
         encrypted: whether it would travel encrypted.
+        key_env: the environment variable that holds the server's key.
+        key: whether it is set; the key itself is told nowhere.
         model: which model would answer.
         records: how many there are of ``what``, each draw counted.
         requests: requests that would be sent if none fails.
@@ -78,8 +88,11 @@ class Forecast(BaseModel):
 
     name: str
     what: str = "records"
+    one: str = "record"
     host: str | None
     encrypted: bool
+    key_env: str | None = None
+    key: KeyState | None = None
     model: str
     records: int
     requests: int
@@ -91,15 +104,29 @@ class Forecast(BaseModel):
     @property
     def statement(self) -> str:
         """The same in a sentence."""
+        single = self.records == 1
+        what, goes = counted(self.records, self.one, self.what), "goes" if single else "go"
         where = (
             f"to {self.host} ({'encrypted' if self.encrypted else 'NOT encrypted'})" if self.host else "to no server"
         )
-        what = f"{self.records:,} {self.what}" + ("" if self.host else " (they stay on this machine)")
+        if self.host is None:
+            what += " (it stays on this machine)" if single else " (they stay on this machine)"
         return (
-            f"{self.name}: {what} go {where}, model {self.model}, in {self.requests:,} requests of about "
-            f"{self.prompt_tokens:,} tokens, with about {self.completion_tokens:,} tokens of answers (at most "
-            f"{self.limit:,}); {self.cached:,} answers are there already"
+            f"{self.name}: {what} {goes} {where}, model {self.model}, in {counted(self.requests, 'request')} of about "
+            f"{counted(self.prompt_tokens, 'token')}, with about {counted(self.completion_tokens, 'token')} of answers "
+            f"(at most {self.limit:,}); {counted(self.cached, 'answer is', 'answers are')} there already"
+            + ("" if self.key_env is None or self.key is None else f"; {said_of_key(self.key_env, self.key)}")
         )
+
+
+def said_of_key(name: str, state: KeyState) -> str:
+    """Whether a key is set, in words."""
+    told = {
+        "set": "is set",
+        "not set": "is NOT set, which only a server that wants no key takes",
+        "unusable": "holds what cannot be sent as a key (printable ASCII characters only)",
+    }
+    return f"the environment variable {name}, for the key, {told[state]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +177,19 @@ class Asker:
         """Who gets what is asked; nothing where it stays on this machine."""
         return None if self._spec.server is None else self._server().host
 
+    @property
+    def key_told(self) -> tuple[str | None, KeyState | None]:
+        """The environment variable of the server's key, and whether it is set; nothing where no server is named."""
+        spec = self._spec
+        return (None, None) if spec.server is None else (spec.key_env, key_state(spec.key_env))
+
     def key(self, question: Question) -> str:
         """What an answer is kept by: who was asked, what, how, and which draw it is."""
         spec = self._spec
         who = spec.server if self._writer is None else self._writer.sha256
-        how = [spec.temperature, spec.top_p, spec.max_tokens, spec.body]
+        how: list[Any] = [spec.temperature, spec.top_p, spec.max_tokens, spec.body]
+        if spec.stop:
+            how.append(spec.stop)
         return key_of({"who": who, "model": spec.model, "chat": question.chat, "how": how, "draw": question.draw})
 
     def ask(self, questions: Sequence[Question], answers: Answers) -> Iterator[tuple[int, Answer]]:
@@ -205,7 +240,9 @@ class Asker:
             return
         spec = self._spec
         if self._writer is not None:
-            writing = Writing(spec.max_tokens, spec.temperature or 0.0, spec.top_p or 1.0)
+            writing = Writing(
+                spec.max_tokens, spec.temperature or 0.0, spec.top_p or 1.0, spec.stop, spec.batch_size
+            )
             yield from self._writer.write([each.chat for each in questions], [each.draw for each in questions], writing)
             return
         server = self._server()
@@ -220,6 +257,8 @@ class Asker:
             raise ServerError("no server is named")
         sampling = {"temperature": spec.temperature, "top_p": spec.top_p, spec.limit_field: spec.max_tokens}
         body: dict[str, Any] = {key: value for key, value in sampling.items() if value is not None}
+        if spec.stop:
+            body["stop"] = list(spec.stop)
         if spec.body:
             body["extra_body"] = spec.body
         return Server(spec.server, spec.model, body, spec.key_env, spec.concurrency, spec.retries, spec.timeout)

@@ -129,7 +129,7 @@ class Writer(Protocol):
     sha256: str
 
     def write(self, chats: Sequence[Chat], seeds: Sequence[int], decoding: Writing) -> Iterator[tuple[int, Answer]]:
-        """Answer chats, each from its own seed; yields the index of a chat and its answer."""
+        """Answer chats, each from its own seed; yields the index of a chat and its answer, in any order."""
         ...
 
 
@@ -145,11 +145,15 @@ class Writing:
         max_tokens: tokens of an answer at most.
         temperature: of sampling; 0 takes the likeliest token.
         top_p: share of the mass that is sampled from.
+        stop: texts before which an answer ends, once it has said anything.
+        batch_size: chats that are answered at a time.
     """
 
     max_tokens: int
     temperature: float
     top_p: float
+    stop: tuple[str, ...] = ()
+    batch_size: int = 16
 
 
 @dataclass(frozen=True, slots=True)

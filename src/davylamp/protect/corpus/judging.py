@@ -122,11 +122,15 @@ class Judge:
         with Answers(self._cache) as answers:
             missing = [each for each in questions if answers.find(self._asker.key(each)) is None]
         server = self._spec.server
+        key_env, key = self._asker.key_told
         return Forecast(
             name="judge",
             what="records, each with its rewrite,",
+            one="record, with its rewrite,",
             host=self.host,
             encrypted=server is None or server.startswith("https:"),
+            key_env=key_env,
+            key=key,
             model=self._spec.model,
             records=len(questions),
             requests=len(missing),

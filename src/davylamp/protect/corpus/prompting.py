@@ -74,7 +74,8 @@ def load_prompts(name: str, path: Path | None = None) -> Prompts:
         if title not in sections:
             faults.append(Fault("prompts", str(path), f"a section `## {title}`", f"Copy {where.name} and change it."))
         elif missing:
-            faults.append(Fault(f"prompts, {title}", str(path), f"the slots {', '.join(f'{{{s}}}' for s in missing)}"))
+            shown = ", ".join(f"{{{slot}}}" for slot in missing)
+            faults.append(Fault(f"prompts, {title}", str(path), f"a section with {shown} in it"))
     if faults or version is None:
         raise InputError(faults)
     return Prompts(f"{version[1]}-{sha256_bytes(text.encode('utf-8'))[:8]}", sections)

@@ -103,10 +103,13 @@ class Rewriter:
                     prompt += sum(len(turn) for _, turn in question.chat) // CHARACTERS
                     completion += len(written(row.record)) // CHARACTERS
         server = self._spec.server
+        key_env, key = self._asker.key_told
         return Forecast(
             name=self.name,
             host=self._asker.host,
             encrypted=server is None or server.startswith("https:"),
+            key_env=key_env,
+            key=key,
             model=self._spec.model,
             records=len(rows),
             requests=requests,

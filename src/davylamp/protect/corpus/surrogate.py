@@ -68,7 +68,7 @@ class Frequencies:
                 Fault(
                     "surrogate.common",
                     common,
-                    f"at most half of the {self.records} different records of the file",
+                    f"at most half of {self.records}, the number of different records in the file",
                     "What is rare is told by how many records hold it, which takes records.",
                 )
             )
