@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import TypeAdapter, ValidationError
+
 from davylamp.errors import StorageError
 from davylamp.protect.corpus.base import Answer
 from davylamp.runs.files import sha256_bytes
@@ -17,6 +19,7 @@ from davylamp.runs.files import sha256_bytes
 FILE = "rewrites.sqlite"
 PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
+_ANSWER = TypeAdapter(Answer)
 
 
 def key_of(request: Mapping[str, Any]) -> str:
@@ -64,8 +67,12 @@ class Answers:
         """
         try:
             row = self._file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-            return None if row is None else Answer(**json.loads(row[0]))
-        except (sqlite3.Error, ValueError, TypeError) as error:
+            return None if row is None else _ANSWER.validate_json(row[0], strict=True)
+        except ValidationError as error:
+            raise StorageError(
+                f"the file of answers {self._path} is damaged (an answer in it is none): remove it"
+            ) from error
+        except sqlite3.Error as error:
             raise StorageError(f"the file of answers {self._path} is damaged ({error}): remove it") from error
 
     def keep(self, key: str, answer: Answer) -> None:

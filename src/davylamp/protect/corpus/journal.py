@@ -9,12 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, BinaryIO, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from davylamp.corpora.records import Record
-from davylamp.errors import StorageError
+from davylamp.corpora.rows import RowError, check_record
+from davylamp.errors import ProtectionError, StorageError
 from davylamp.protect.corpus.base import Protected, Row, Span, texts, with_texts
-from davylamp.runs.files import sha256_bytes
+from davylamp.runs.files import sha256_bytes, write_bytes
 
 EVERY = 64
 """Rows after which what was done is written to the disk."""
@@ -30,42 +33,101 @@ def digest_rows(rows: Sequence[Row]) -> str:
     return sha256_bytes("\n".join(f"{row.origin} {key_of(row)}" for row in rows).encode())
 
 
+class _Span(BaseModel):
+    """A span as a line holds it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    part: int = Field(ge=0)
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    kind: str
+    replacement: str | None = None
+
+
+class _Entry(BaseModel):
+    """A line: what was made of a row, and a hash of all that, by which a line that was damaged shows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    key: str
+    texts: tuple[str, ...]
+    spans: tuple[_Span, ...]
+    check: str
+
+    def made_of(self, row: Row) -> Protected | None:
+        """What was made of a row; nothing where that is no such record, so that it is made anew."""
+        before = texts(row.record)
+        inside = all(
+            each.part < len(before) and each.start <= each.end <= len(before[each.part]) for each in self.spans
+        )
+        if len(self.texts) != len(before) or not inside:
+            return None
+        record = with_texts(row.record, self.texts)
+        try:
+            check_record(record)
+        except RowError:
+            return None
+        return Protected(row.position, record, tuple(Span(**each.model_dump()) for each in self.spans))
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    return json.dumps({**entry, "check": _check(entry)}, ensure_ascii=False).encode("utf-8") + b"\n"
+
+
+def _check(entry: dict[str, Any]) -> str:
+    return sha256_bytes(json.dumps(entry, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace"))[:16]
+
+
+def _entry(line: bytes) -> _Entry | None:
+    """What a line holds; nothing where it was cut short, is no line of a journal, or was changed."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        entry = _Entry.model_validate_json(line)
+    except ValidationError:
+        return None
+    return entry if entry.check == _check(entry.model_dump(mode="json", exclude={"check"})) else None
+
+
 class Journal:
-    """Finished rows of one intervention over one file, for their owner only; failed ones are not kept."""
+    """Finished rows of one intervention over one file, for their owner only; failed ones are not kept.
+
+    It only saves work: a line that is not as it was written, because a kill cut it short or somebody changed it, is
+    taken out, and its row is made anew.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Read what is there; a line that a kill cut short is passed over, and written anew.
+        """Read what is there.
 
         Raises:
             StorageError: the file cannot be read or made.
         """
         self._path = path
-        self._done: dict[str, dict[str, Any]] = {}
-        self._stream: TextIO | None = None
+        self._done: dict[str, _Entry] = {}
+        self._stream: BinaryIO | None = None
         self._waiting = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            whole = 0
-            if path.exists():
-                for line in path.read_bytes().splitlines(keepends=True):
-                    try:
-                        entry = json.loads(line) if line.endswith(b"\n") else None
-                    except ValueError:
-                        entry = None
-                    if not isinstance(entry, dict) or not {"key", "texts", "spans"} <= set(entry):
-                        break
-                    self._done[entry["key"]] = entry
-                    whole += len(line)
-                os.truncate(path, whole)
+            lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         except OSError as error:
             raise StorageError(f"cannot use {path}: {error.strerror or error}") from error
+
+        whole = []
+        for line in lines:
+            entry = _entry(line)
+            if entry is not None:
+                self._done[entry.key] = entry
+                whole.append(line)
+        if len(whole) < len(lines):
+            write_bytes(path, b"".join(whole), private=True)
 
     def __enter__(self) -> Self:
         def private(name: str, flags: int) -> int:
             return os.open(name, flags, 0o600)
 
         try:
-            self._stream = open(self._path, "a", encoding="utf-8", opener=private)
+            self._stream = open(self._path, "ab", opener=private)
         except OSError as error:
             raise StorageError(f"cannot write {self._path}: {error.strerror or error}") from error
         return self
@@ -83,15 +145,13 @@ class Journal:
     def find(self, row: Row) -> Protected | None:
         """What was made of a row, if it was."""
         entry = self._done.get(key_of(row))
-        if entry is None:
-            return None
-        spans = tuple(Span(**span) for span in entry["spans"])
-        return Protected(row.position, with_texts(row.record, entry["texts"]), spans)
+        return None if entry is None else entry.made_of(row)
 
     def keep(self, row: Row, made: Protected) -> None:
         """Write down what was made of a row.
 
         Raises:
+            ProtectionError: it is no such row: it has other turns, or spans that lie outside of what was there.
             StorageError: the disk is full.
         """
         if self._stream is None or made.note != "ok":
@@ -101,9 +161,16 @@ class Journal:
             "texts": texts(made.record),
             "spans": [asdict(span) for span in made.spans],
         }
-        self._done[entry["key"]] = entry
         try:
-            self._stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            line = _line(entry)
+            kept = _Entry.model_validate_json(line)
+        except (TypeError, ValueError) as error:
+            raise ProtectionError(f"row {row.position}: what came back cannot be written down ({error})") from error
+        if kept.made_of(row) is None:
+            raise ProtectionError(f"row {row.position}: what came back has other turns, or spans outside its texts")
+        self._done[kept.key] = kept
+        try:
+            self._stream.write(line)
             self._waiting += 1
             if self._waiting >= EVERY:
                 self._stream.flush()
