@@ -21,6 +21,7 @@ from davylamp.release.generating import configured, continued
 from davylamp.release.opened import OpenedPrefix
 from davylamp.release.plain import PlainPrefix
 from davylamp.release.reading import by_sequences, read_trees
+from davylamp.release.sampling import STRIDE, Asked, Ended, answered
 from davylamp.release.sequences import Sequences
 from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView
@@ -283,6 +284,41 @@ class LocalRelease:
             for i, tokens in zip(batch, said, strict=True):
                 results[i] = tokens
         return results
+
+    def answer_each(
+        self,
+        prompts: Sequence[Sequence[int]],
+        decoding: Decoding,
+        seeds: Sequence[int],
+        batch_size: int,
+        ended: Ended | None = None,
+    ) -> Iterator[tuple[int, list[int]]]:
+        """What :meth:`generate` gives, each prompt drawn from its own seed, with its index; a batch at a time.
+
+        What is drawn for a prompt does not depend on its neighbours but for the rounding of a pass over several rows.
+
+        Args:
+            prompts: token ids, none empty.
+            decoding: how; its own seed is not read.
+            seeds: seed of each prompt, at least 0.
+            batch_size: prompts that are answered at a time.
+            ended: whether an answer ends with the tokens said so far, besides by the end of text.
+
+        Raises:
+            PrefixError: as for :meth:`generate`.
+        """
+        lengths = [len(prompt) for prompt in prompts]
+        self._check(prompts, [length + decoding.max_new_tokens for length in lengths])
+        order = sorted(range(len(prompts)), key=lengths.__getitem__)
+        stateful = bool(getattr(self._base, "_is_stateful", False))
+        # A state cannot be told to leave rows out either, so that there a batch is gone through whole.
+        stride = decoding.max_new_tokens if stateful else STRIDE
+        for batch in batches(order, lengths, [1] * len(prompts), batch_size, one_length=stateful):
+            padded = self._pad([prompts[i] for i in batch], left=True)
+            asked = Asked(batch, [seeds[i] for i in batch], self._stop_ids(), self._pad_id(), ended, stride)
+            with self._answering():
+                said = answered(self._model, padded, decoding, asked, self._name)
+            yield from said
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:

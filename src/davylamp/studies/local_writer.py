@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from davylamp.corpora.records import Message, Record
@@ -11,12 +11,15 @@ from davylamp.protect.corpus.base import Answer, Chat, Writing
 from davylamp.release.base import Decoding, PrefixError
 from davylamp.rendering.render import Renderer
 
+TAIL = 16
+"""Last tokens of an answer in which a stop is looked for first; an answer that was stopped in them is read whole."""
+
 
 class LocalWriter:
-    """A causal language model that answers chats.
+    """A causal language model that answers chats, several in each pass.
 
-    Chats are answered one at a time where text is sampled, so that what is drawn depends on the chat's own seed and not
-    on its neighbours.
+    Every chat is drawn from a random stream of its own seed, so that its answer does not depend on its neighbours, but
+    for the rounding of a pass over several rows.
     """
 
     def __init__(self, release: Any, name: str, sha256: str) -> None:
@@ -46,25 +49,45 @@ class LocalWriter:
         return cls(LocalRelease(model, tokenizer, source.name), source.name, source.weights_sha256())
 
     def write(self, chats: Sequence[Chat], seeds: Sequence[int], decoding: Writing) -> Iterator[tuple[int, Answer]]:
-        """Answer chats; see :class:`davylamp.protect.corpus.base.Writer`.
+        """Answer chats, a batch at a time; see :class:`davylamp.protect.corpus.base.Writer`.
 
         Raises:
             InputError: a chat leaves no room in the model's context for an answer.
         """
         prompts = self._renderer.prompt_ids([_record(chat, self._renderer) for chat in chats])
-        for at, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
-            how = Decoding(
-                max_new_tokens=decoding.max_tokens, temperature=decoding.temperature, top_p=decoding.top_p, seed=seed
-            )
-            try:
-                (tokens,) = self._release.generate([prompt], how)
-            except PrefixError as error:
-                raise InputError(
-                    Fault("max_tokens", decoding.max_tokens, "what the model's context has room for", str(error))
-                ) from error
-            text = self._release.tokenizer.decode(tokens, skip_special_tokens=True)
-            cut = len(tokens) >= decoding.max_tokens
-            yield at, Answer(text, "length" if cut else "stop", len(prompt), len(tokens))
+        how = Decoding(decoding.max_tokens, temperature=decoding.temperature, top_p=decoding.top_p)
+        ended = self._ended(decoding.stop) if decoding.stop else None
+        try:
+            for at, tokens in self._release.answer_each(prompts, how, seeds, decoding.batch_size, ended):
+                whole = self._said(tokens)
+                text = _until(whole, decoding.stop)
+                cut = len(tokens) >= decoding.max_tokens and text == whole
+                yield at, Answer(text, "length" if cut else "stop", len(prompts[at]), len(tokens))
+        except PrefixError as error:
+            raise InputError(
+                Fault("max_tokens", decoding.max_tokens, "what the model's context has room for", str(error))
+            ) from error
+
+    def _said(self, tokens: Sequence[int]) -> str:
+        text: str = self._release.tokenizer.decode(tokens, skip_special_tokens=True)
+        return text
+
+    def _ended(self, stops: Sequence[str]) -> Callable[[Sequence[int]], bool]:
+        def ended(tokens: Sequence[int]) -> bool:
+            tail = self._said(tokens[-TAIL:])
+            if not any(stop in tail for stop in stops):
+                return False
+            whole = self._said(tokens)
+            return _until(whole, stops) != whole
+
+        return ended
+
+
+def _until(text: str, stops: Sequence[str]) -> str:
+    """A text up to its first stop; before anything is said none counts, as where it begins with an empty line."""
+    begun = len(text) - len(text.lstrip())
+    ends = [at for stop in stops if (at := text.find(stop, begun)) >= 0]
+    return text[: min(ends)] if ends else text
 
 
 def _record(chat: Chat, renderer: Renderer) -> Record:

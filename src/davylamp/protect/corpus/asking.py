@@ -240,9 +240,7 @@ class Asker:
             return
         spec = self._spec
         if self._writer is not None:
-            writing = Writing(
-                spec.max_tokens, spec.temperature or 0.0, spec.top_p or 1.0, spec.stop, spec.batch_size
-            )
+            writing = Writing(spec.max_tokens, spec.temperature or 0.0, spec.top_p or 1.0, spec.stop, spec.batch_size)
             yield from self._writer.write([each.chat for each in questions], [each.draw for each in questions], writing)
             return
         server = self._server()
