@@ -8,7 +8,7 @@ import torch
 
 from davylamp.release.base import Decoding, PrefixError
 from davylamp.release.local import LocalRelease
-from davylamp.release.sampling import HEAD, STRIDE, kept_mass
+from davylamp.release.sampling import HEAD, SHORTEST, STRIDE, kept_mass, shared_beginning
 from support.tiny_models import ARCHITECTURES, CONTEXT, tiny_model, tiny_tokenizer
 
 LENGTHS = (3, 40, 12, 12, 25)
@@ -40,6 +40,27 @@ def test_an_answer_is_the_same_alone_and_in_company(architecture: str) -> None:
     together = dict(asked.answer_each(prompts(), decoding, SEEDS, 3))
     alone = [dict(asked.answer_each([p], decoding, [s], 1))[0] for p, s in zip(prompts(), SEEDS, strict=True)]
     assert [together[i] for i in range(len(LENGTHS))] == alone
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_prompts_that_begin_alike_are_answered_as_alone(architecture: str) -> None:
+    asked, decoding = release(architecture), Decoding(STRIDE + 8, 1.0, top_p=0.9)
+    (beginning,) = prompts((SHORTEST + 4,))
+    alike = [[*beginning, *rest] for rest in prompts((1, 30, 2, 12))]
+    assert shared_beginning(alike) == len(beginning)
+    together = dict(asked.answer_each(alike, decoding, SEEDS[:4], 4))
+    alone = [dict(asked.answer_each([p], decoding, [s], 1))[0] for p, s in zip(alike, SEEDS, strict=False)]
+    assert [together[i] for i in range(4)] == alone
+
+
+def test_how_far_prompts_begin_alike() -> None:
+    long = list(range(40))
+    assert shared_beginning([long]) == 0
+    assert shared_beginning([long, [*long[:20], 99]]) == 20
+    # One token of each prompt is left to read, since its answer begins the text.
+    assert shared_beginning([long, long]) == 39
+    assert shared_beginning([long, long[:30], [*long[:34], 1]]) == 29
+    assert shared_beginning([long, [*long[: SHORTEST - 1], 99]]) == 0
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])

@@ -124,6 +124,11 @@ class Cascade:
         # ALiBi counts keys where they lie, so that a packed piece would be far away from its prefix.
         return steered and not self._alibi and set(self._kinds) <= ATTENTION_KINDS
 
+    @property
+    def windowed(self) -> bool:
+        """Whether some layer sees only so many tokens back."""
+        return self._window is not None
+
     def prefixes_at_once(self, lengths: Sequence[int], answers: int) -> int:
         """How many prefixes fit half of the memory allowed.
 

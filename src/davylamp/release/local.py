@@ -21,7 +21,7 @@ from davylamp.release.generating import configured, continued
 from davylamp.release.opened import OpenedPrefix
 from davylamp.release.plain import PlainPrefix
 from davylamp.release.reading import by_sequences, read_trees
-from davylamp.release.sampling import STRIDE, Asked, Ended, answered
+from davylamp.release.sampling import STRIDE, Asked, Ended, answered, begun, shared_beginning
 from davylamp.release.sequences import Sequences
 from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView
@@ -314,11 +314,21 @@ class LocalRelease:
         # A state cannot be told to leave rows out either, so that there a batch is gone through whole.
         stride = decoding.max_new_tokens if stateful else STRIDE
         for batch in batches(order, lengths, [1] * len(prompts), batch_size, one_length=stateful):
-            padded = self._pad([prompts[i] for i in batch], left=True)
-            asked = Asked(batch, [seeds[i] for i in batch], self._stop_ids(), self._pad_id(), ended, stride)
+            own = [prompts[i] for i in batch]
             with self._answering():
+                padded, cache = self._begun(own)
+                chosen = [seeds[i] for i in batch]
+                asked = Asked(batch, chosen, self._stop_ids(), self._pad_id(), ended, stride, cache)
                 said = answered(self._model, padded, decoding, asked, self._name)
             yield from said
+
+    def _begun(self, prompts: Sequence[Sequence[int]]) -> tuple[tuple[torch.Tensor, torch.Tensor], Any]:
+        """Rows of prompts, and keys and values of what all begin with where the architecture lets padding follow it."""
+        shared = shared_beginning(prompts) if self._trees.supported and not self._trees.windowed else 0
+        padded = self._pad([prompt[shared:] for prompt in prompts], left=True)
+        if not shared:
+            return padded, None
+        return begun(self._model, torch.tensor([list(prompts[0][:shared])], device=self._device), padded)
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:

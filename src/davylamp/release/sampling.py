@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    DynamicCache,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from davylamp.release.answers import FiniteLogits
 from davylamp.release.base import Decoding
@@ -17,6 +24,8 @@ STRIDE = 32
 """Tokens after which rows that have ended leave the batch."""
 HEAD = 1024
 """Likeliest tokens that are sorted to find ``top_p``; all of them are where these do not hold that mass."""
+SHORTEST = 16
+"""Tokens from which on a beginning that all prompts of a batch share is read once for all of them."""
 
 Ended = Callable[[Sequence[int]], bool]
 """Whether an answer ends with the tokens said so far, besides by the end of text."""
@@ -112,6 +121,7 @@ class Asked:
         filler: the token of padding.
         ended: whether a row also ends with what it said.
         stride: tokens after which rows that have ended leave the batch.
+        cache: keys and values of the beginning of every row, where that was read before.
     """
 
     prompts: Sequence[int]
@@ -120,6 +130,35 @@ class Asked:
     filler: int
     ended: Ended | None = None
     stride: int = STRIDE
+    cache: Any = None
+
+
+def shared_beginning(prompts: Sequence[Sequence[int]]) -> int:
+    """Tokens with which all prompts of a batch begin alike, and after which each has more; 0 where too few to pay."""
+    first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
+    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    length = min(length, *(len(prompt) - 1 for prompt in prompts))
+    return length if len(prompts) > 1 and length >= SHORTEST else 0
+
+
+def begun(
+    model: Any, beginning: torch.Tensor, padded: tuple[torch.Tensor, torch.Tensor]
+) -> tuple[tuple[torch.Tensor, torch.Tensor], Any]:
+    """Read a beginning once for all rows of a batch.
+
+    Args:
+        model: the model, called without gradient; its layers see all tokens before, whatever padding lies between.
+        beginning: its tokens, shape (1, tokens).
+        padded: what follows in each row, padded on the left, and its mask.
+
+    Returns:
+        Whole rows and their mask, with the padding behind the beginning, and its keys and values for every row.
+    """
+    ids, mask = padded
+    cache = model(beginning, logits_to_keep=1, cache=DynamicCache(), use_cache=True).cache
+    cache.batch_repeat_interleave(len(ids))
+    ids = torch.cat([beginning.expand(len(ids), -1), ids], dim=1)
+    return (ids, torch.nn.functional.pad(mask, (beginning.shape[1], 0), value=1)), cache
 
 
 def answered(
@@ -138,7 +177,7 @@ def answered(
         PrefixError: an answer is not finite.
     """
     ids, mask = padded
-    width, cache, prompts = ids.shape[1], None, list(asked.prompts)
+    width, cache, prompts = ids.shape[1], asked.cache, list(asked.prompts)
     draws = RowDraws(decoding, asked.seeds)
     endings = Endings(width, asked.stops, asked.ended, len(prompts))
     results: list[tuple[int, list[int]]] = []
