@@ -227,12 +227,14 @@ def test_settings_reach_the_server(tmp_path):
         "limit_field": "max_completion_tokens",
         "send_seed": False,
         "body": {"think": False},
+        "stop": ["\n\n"],
     }
     with chat_server(lambda *_: Reply(PATIENTS[2].reply)) as served:
         list(build("rewrite", tmp_path, server=served.url, **settings).apply(ROWS[:1], QUIET))
     (body,) = served.requests
     assert body["max_completion_tokens"] == 1024
     assert body["think"] is False
+    assert body["stop"] == ["\n\n"]
     assert not {"temperature", "seed", "max_tokens"} & set(body)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from davylamp.corpora.records import Record, Shape
 from davylamp.protect.corpus.base import Answer, Note, Row, texts, with_texts
@@ -80,10 +80,13 @@ def judged(answer: Answer, record: Record, form: Form) -> tuple[Note, str, Recor
     Returns:
         ``ok`` and the record, or what is wrong with it and the record as it was.
     """
+    text = _first(cleaned(answer.text), record)
+    if answer.finish == "length" and text != cleaned(answer.text):
+        # What was cut is what came after the record.
+        answer = replace(answer, finish="stop")
     note, reason = refusal(answer)
     if note != "ok":
         return note, reason, record
-    text = cleaned(answer.text)
     if len(text) > form.longest * max(len(written(record)), 200):
         return "failed", "too long to be a record", record
     made = _read(text, record, record.shape)
@@ -103,11 +106,15 @@ def cleaned(text: str) -> str:
     return fence[1].strip() if fence else text
 
 
+def _first(text: str, record: Record) -> str:
+    """An answer up to its first empty line, where the record has none: a model that goes on writes something else."""
+    whole = record.shape != "text" or "\n\n" in record.reply
+    return text if whole else text.split("\n\n", maxsplit=1)[0].strip()
+
+
 def _read(text: str, record: Record, shape: Shape) -> Record | None:
     if shape == "text":
-        # One line a record: a model that goes on after an empty line writes something else.
-        kept = text if "\n\n" in record.reply else text.split("\n\n", maxsplit=1)[0].strip()
-        return Record.of_text(kept, record.image)
+        return Record.of_text(text, record.image)
     parts = _TURN.split(text)
     roles = [*(turn.role for turn in record.prompt), "assistant"]
     if parts[0].strip() or parts[1::2] != roles:

@@ -24,7 +24,7 @@ from davylamp.runs.files import sha256_bytes
 from davylamp.runs.progress import Reporter
 from davylamp.secrets.streams import stream
 
-CHECKS = "1"
+CHECKS = "2"
 """Version of what is asked of an answer; rows are judged again where it changes."""
 EXEMPLARS = 2
 
