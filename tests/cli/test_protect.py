@@ -148,7 +148,10 @@ def test_rows_that_fail_are_counted_and_what_took_their_place_is_said(run, call,
 def test_what_does_not_fit_says_so(run, call):
     assert "'wash'" in call("protect", run, "--with", "wash")[2]
     assert "no run folder" in call("protect", run / "no", "--with", "surrogate")[2]
-    assert "protect.common is 0" in call("protect", run, "--with", "surrogate", "common=0")[2]
+    assert (
+        "surrogate.common is 0; allowed: greater than or equal to 2"
+        in call("protect", run, "--with", "surrogate", "common=0")[2]
+    )
 
 
 def test_a_file_with_what_is_no_intervention_says_which(run, call, tmp_path):
@@ -156,8 +159,43 @@ def test_a_file_with_what_is_no_intervention_says_which(run, call, tmp_path):
     for arguments in ((), ("surrogate.common=4",)):
         code, _, err = call("protect", run, "--spec", spec, *arguments)
         assert code == 2
-        assert "protect[0] is 3" in err
-        assert "protect[2] is" in err
+        assert "protect.0 is 3" in err
+        assert "protect.2 is None" in err
+
+
+def test_faults_of_several_interventions_are_named_at_once(run, call, tmp_path):
+    pytest.importorskip("faker")
+    code, _, err = call(
+        *("protect", run, "--with", "surrogate", "--with", "rewrite", "--with", "wash", "--with", "scrub"),
+        *("surrogate.common=1", "rewrite.temprature=1", "2.prompts=no.md", "scrub.locale=xx_YY", "scrub.threshold=2"),
+        *("common=4", "1.seed.x=2"),
+    )
+    assert code == 2
+    for part in (
+        "surrogate.common is 1",
+        "rewrite.temprature is 1; allowed: no such key. Did you mean 'temperature'? Known here: attempts, ",
+        "rewrite.model is '(missing)'",
+        "rewrite.prompts is 'no.md'",
+        "--with is 'wash'; allowed: one of",
+        "scrub.locale is 'xx_YY'",
+        "scrub.threshold is 2",
+        "setting is 'common=4'; allowed: one that begins with surrogate. or 1., rewrite. or 2., wash. or 3., scrub.",
+    ):
+        assert part in err, part
+    assert not (run / ".protect").exists()
+    # Of two that are called the same, each is named by its number.
+    code, _, err = call("protect", run, "--with", "surrogate", "--with", "surrogate", "2.common=1", "1.once=perhaps")
+    assert code == 2
+    assert "1.once is 'perhaps'" in err
+    assert "2.common is 1" in err
+
+
+@pytest.mark.parametrize("held", [{}, {"protect": None}, {"protect": []}, {"protect": "scrub"}, {"protct": ["scrub"]}])
+def test_a_file_without_a_list_says_what_a_list_is(run, call, tmp_path, held):
+    spec = write_yaml(tmp_path / "how.yaml", held)
+    code, _, err = call("protect", run, "--spec", spec)
+    assert code == 2
+    assert "allowed: a list of interventions (privacy_rewrite, " in err
 
 
 def test_a_damaged_note_of_rows_is_said_and_no_traceback(run, call):

@@ -4,6 +4,7 @@ import pytest
 
 from davylamp.errors import RecipeError
 from davylamp.measures.probes import Probe
+from davylamp.protect.corpus.registry import known
 from davylamp.studies.recipe import BUILT_IN, build_recipe, load_recipe, source_of
 from support.recipes import tiny_recipe, write_corpus, write_yaml
 
@@ -169,37 +170,38 @@ def test_faults_of_all_variants_are_named_with_those_of_the_recipe(tmp_path, dat
         fine={"training.epochs": 2},
         late={"plan.schedule.window": "late", "training.epochs": 3},
         wrong={"plan.doses": [0], "training.schedule": "cosin", "plan.arms.visible.contxt": "x"},
-        model={"model": "other", "audit.pool": 100},
+        model={"model": "other", "audit.pool": 100, "plan.doses": [0]},
         **{"a/b": {}},
         deep={"plan.seed.x": 1},
         unseen={"plan.space.length": 1},
     )
     faults = faults_of(tmp_path, data, "seeds=[2, 2]", "audit.unseen.codes=20", "training.epochs=none")
-    assert set(faults) == {"training.epochs", "recipe"}
-    said = faults["recipe"]
-    for part in (
-        "seeds [2, 2] name a seed twice",
-        "variants.late: a schedule places canaries in the planted file, which each of the 3 epochs",
-        "variants.wrong: plan.doses.0 is 0",
-        "variants.wrong: training.schedule is 'cosin'",
-        "variants.wrong: plan.arms.visible.contxt is 'x'; allowed: no such key",
-        "variants.model: ['model', 'audit.pool'] must begin with plan. or training.",
-        "variants: 'a/b' names folders",
-        "variants.deep: plan.seed.x is 1",
-        "variants.unseen: audit.unseen.codes is 20; allowed: at most 0: the space holds 5, canaries take 14",
-    ):
-        assert part in said
-    assert "variants.fine" not in said
+    said = {
+        "training.epochs": "",
+        "recipe": "seeds [2, 2] name a seed twice",
+        "variants": "variants is 'a/b'; allowed: names of letters, digits",
+        "variants.late": "a schedule places canaries in the planted file, which each of the 3 epochs",
+        "variants.wrong.plan.doses.0": "is 0",
+        "variants.wrong.training.schedule": "is 'cosin'",
+        "variants.wrong.plan.arms.visible.contxt": "is 'x'; allowed: no such key",
+        "variants.model.model": "is 'other'; allowed: a key that begins with plan. or training., or protect",
+        "variants.model.audit.pool": "is 100; allowed: a key that begins with plan.",
+        # What may not be changed hides nothing else of the same variant.
+        "variants.model.plan.doses.0": "is 0",
+        "variants.deep.plan.seed.x": "is 1",
+        "variants.unseen": "audit.unseen.codes is 20; allowed: at most 0: the space holds 5, canaries take 14",
+    }
+    assert faults.keys() == said.keys()
+    assert [field for field, part in said.items() if part not in faults[field]] == []
 
 
 def test_a_fault_of_the_recipe_is_said_once_and_not_of_every_variant(tmp_path, data):
     data = variants(data, one={}, two={"training.schedule": "cosine"}, three={"training.packing": True})
     data["plan"]["schedule"] = {"window": "early"}
-    said = faults_of(tmp_path, data, "training.epochs=2")["recipe"]
-    assert said.count("a schedule places canaries") == 1
-    assert "variants.three" in said
-    assert "variants.one" not in said
-    assert "variants.two" not in said
+    faults = faults_of(tmp_path, data, "training.epochs=2")
+    assert faults.keys() == {"recipe", "variants.three"}
+    assert faults["recipe"].count("a schedule places canaries") == 1
+    assert "a schedule places canaries" not in faults["variants.three"]
 
 
 @pytest.mark.parametrize(
@@ -215,13 +217,13 @@ def test_a_fault_of_the_recipe_is_said_once_and_not_of_every_variant(tmp_path, d
 def test_two_runs_do_not_share_a_folder(tmp_path, data, arms, names, overrides):
     data = variants(data, **{name: {} for name in names})
     data["plan"]["arms"] = {arm: {"context": "redacted"} for arm in arms}
-    assert "name the same folder" in faults_of(tmp_path, data, *overrides)["recipe"]
+    assert "name the same folder" in faults_of(tmp_path, data, *overrides)["variants"]
     load_recipe(str(tmp_path / "r.yaml"), ["arms=together"])
 
 
 def test_a_variant_of_another_arm_may_take_the_clean_runs_name_where_there_is_none(tmp_path, data):
     data = variants(data, one={"plan.arms": {"clean": {"context": "redacted"}}})
-    assert "variants.one: plan.arms: the name 'clean'" in faults_of(tmp_path, data, "clean=true")["recipe"]
+    assert "plan.arms: the name 'clean'" in faults_of(tmp_path, data, "clean=true")["variants.one"]
     load_recipe(str(tmp_path / "r.yaml"))
 
 
@@ -255,10 +257,103 @@ def test_what_takes_planted_rows_is_refused_beside_protection_all_at_once(tmp_pa
     (said,) = faults_of(tmp_path, data, "protect=[surrogate]").values()
     assert all(fault in said for fault in UNPROTECTABLE)
     # In a variant alone it is that variant's fault; what the whole recipe suffers from is said once.
-    (said,) = faults_of(tmp_path, {**data, "variants": {"plain": {}, "away": {"protect": ["surrogate"]}}}).values()
-    assert all(f"variants.away: protect: {fault}" in said for fault in UNPROTECTABLE)
-    assert "variants.plain" not in said
+    faults = faults_of(tmp_path, {**data, "variants": {"plain": {}, "away": {"protect": ["surrogate"]}}})
+    assert faults.keys() == {"variants.away"}
+    assert all(f"protect: {fault}" in faults["variants.away"] for fault in UNPROTECTABLE)
     variants = {"variants": {"away": {"plan.doses": [1]}, "none_of_it": {"protect": []}}}
     (said,) = faults_of(tmp_path, data | variants, "protect=[surrogate]").values()
     assert said.count("audit.measures has lira") == 1
     assert "variants." not in said
+
+
+# --- interventions
+
+
+@pytest.mark.parametrize(
+    ("listed", "field", "said"),
+    [
+        (5, "protect", "is 5; allowed: a list of interventions (KNOWN), in their order"),
+        (None, "protect", "allowed: a list of interventions (KNOWN)"),
+        ("scrub", "protect", "Put it in a list."),
+        ({"name": "scrub"}, "protect", "Put it in a list."),
+        ("nope", "protect", "is 'nope'; allowed: a list of interventions (KNOWN)"),
+        ([5], "protect.0", "is 5; allowed: the name of an intervention (KNOWN), or settings with a name"),
+        ([["scrub"]], "protect.0", "allowed: the name of an intervention (KNOWN)"),
+        (["nope"], "protect.0", "is 'nope'; allowed: one of KNOWN"),
+        (["surogate"], "protect.0", "allowed: one of KNOWN. Did you mean 'surrogate'?"),
+        ([{}], "protect.0.name", "is '(missing)'; allowed: one of KNOWN"),
+        ([{"name": None}], "protect.0.name", "is None; allowed: one of KNOWN"),
+        ([{"name": "wash"}], "protect.0.name", "is 'wash'; allowed: one of KNOWN"),
+        ([{"surrogate": {"common": 3}}], "protect.0.name", "Write {name: surrogate, ...}"),
+        (
+            ["surrogate", {"name": "surrogate", "comon": 3}],
+            "protect.1.comon",
+            "is 3; allowed: no such key. Did you mean 'common'? Known here: common, name, on_failure, once, seed.",
+        ),
+        ([{"name": "surrogate", "common": "x"}], "protect.0.common", "is 'x'; allowed: a valid integer"),
+        ([{"name": "surrogate", "common": 1}], "protect.0.common", "is 1; allowed: greater than or equal to 2"),
+        ([{"name": "rewrite"}], "protect.0.model", "is '(missing)'; allowed: a value"),
+        (
+            [{"name": "rewrite", "model": "m", "server": "ftp://x"}],
+            "protect.0.server",
+            "is 'ftp://x'; allowed: a base URL such as",
+        ),
+        ([{"name": "summary", "model": "m"}], "protect.0.exemplars", "allowed: two records that show summary the form"),
+        ([{"name": "rewrite", "model": "m", "prompts": "no.md"}], "protect.0.prompts", "a file of UTF-8 text"),
+        (
+            [{"name": "scrub", "patterns": [{"name": "MRN", "regex": "("}]}],
+            "protect.0.patterns.0.regex",
+            "is '('; allowed: a regular expression",
+        ),
+    ],
+)
+def test_a_wrong_intervention_is_said_at_its_place_with_what_is_allowed(tmp_path, data, listed, field, said):
+    said = said.replace("KNOWN", ", ".join(known()))
+    for where, source in (
+        ("", data | {"protect": listed}),
+        ("variants.away.", data | {"variants": {"away": {"protect": listed}}}),
+    ):
+        faults = faults_of(tmp_path, source)
+        assert faults.keys() == {where + field}
+        assert said in faults[where + field]
+
+
+def test_the_same_intervention_may_come_twice_and_none_is_none(tmp_path, data):
+    twice = [{"name": "surrogate", "common": 8}, "surrogate"]
+    recipe = build_recipe(data | {"protect": twice})
+    assert [each.name for each in recipe.protect] == ["surrogate", "surrogate"]
+    assert build_recipe(data | {"protect": []}) == build_recipe(data)
+
+
+def test_faults_of_every_intervention_of_every_variant_are_named_at_once(tmp_path, data):
+    pytest.importorskip("presidio_analyzer")
+    pytest.importorskip("faker")
+    scrub = {"name": "scrub", "entities": ["PERSON", "SHOE_SIZE"], "locale": "xx_YY", "threshold": 7}
+    rewriter = {"name": "privacy_summary", "model": "m", "prompts": "no.md", "exemplars": "no.jsonl", "form": 2}
+    data |= {
+        "protect": [scrub, "nope"],
+        "variants": {"one": {"protect": [rewriter], "plan.doses": [0]}, "two": {"protect": [scrub, 5]}},
+        "landscape": {"item": "(", "question": "{x}?", "answer": "none", "subject": "abc", "pool": 1},
+    }
+    del data["name"]
+    faults = faults_of(tmp_path, data, "seeds=[-1]")
+    scrubbed = {"entities", "locale", "threshold"}
+    assert faults.keys() == {
+        *(f"protect.0.{key}" for key in scrubbed),
+        "protect.1",
+        *(f"variants.one.protect.0.{key}" for key in ("prompts", "exemplars.path", "form")),
+        "variants.one.plan.doses.0",
+        *(f"variants.two.protect.0.{key}" for key in scrubbed),
+        "variants.two.protect.1",
+        *(f"landscape.{key}" for key in ("held_out", "item", "question", "answer", "subject", "pool")),
+        "name",
+        "seeds.0",
+    }
+    assert "allowed: names among" in faults["protect.0.entities"]
+    assert "PHONE_NUMBER" in faults["protect.0.entities"]
+
+
+def test_what_is_wrong_outside_a_recipe_is_said_with_what_is_wrong_in_it(tmp_path, data):
+    data |= {"corpus": {"path": "none.jsonl"}, "protect": [{"name": "rewrite", "model": "m", "prompts": "no.md"}]}
+    assert faults_of(tmp_path, data, "seeds=[-1]").keys() == {"corpus.path", "protect.0.prompts", "seeds.0"}
+    assert faults_of(tmp_path, data).keys() == {"corpus.path", "protect.0.prompts"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_j
 from davylamp.runs.wording import counted
 
 if TYPE_CHECKING:
+    from davylamp.errors import Fault
     from davylamp.protect.corpus.base import InterventionSpec
     from davylamp.protect.corpus.leaks import Survival
     from davylamp.protect.corpus.result import Protection, StepResult
@@ -78,33 +80,54 @@ def protect(  # noqa: PLR0913 - one parameter an option
 
 
 def _specs(names: Sequence[str], settings: Sequence[str], path: Path | None) -> tuple[InterventionSpec, ...]:
-    """Checked interventions, from a file or from names, with the settings given beside."""
-    from davylamp.errors import Fault, InputError
+    """Checked interventions, from a file or from names, with the settings given beside; all faults at once."""
+    from davylamp.errors import Fault, InputError, RecipeError
     from davylamp.protect.corpus.registry import known, spec_of
-    from davylamp.runs.config import apply_overrides, load_yaml
+    from davylamp.runs.config import load_yaml
 
     if (path is None) == (not names):
         raise InputError(Fault("--with", list(names), f"one of {', '.join(known())}, or --spec FILE, and not both"))
     listed: Any = [{"name": name} for name in names] if path is None else load_yaml(path).get("protect")
     if not isinstance(listed, list) or not listed:
-        raise InputError(Fault("protect", listed, "a list of interventions, each with a name"))
+        allowed = f"a list of interventions ({', '.join(known())}), such as `protect: [{known()[0]}]`"
+        raise InputError(Fault(f"protect in {path}", listed, allowed))
     data = [{"name": each} if isinstance(each, str) else each for each in listed]
-    strange = [
-        Fault(f"protect[{at}]", each, "a name, or settings with a name")
-        for at, each in enumerate(data)
-        if not isinstance(each, dict)
-    ]
-    if strange:
-        raise InputError(strange)
+    faults = _set(data, settings)
+    specs = []
+    for at, each in enumerate(data):
+        own = each["name"] if path is None else None
+        # As it is called where a setting is given beside it, and in a file as in a recipe.
+        called = f"protect.{at}" if own is None else own if names.count(own) == 1 else str(at + 1)
+        try:
+            specs.append(spec_of(each, called, look=True))
+        except RecipeError as error:
+            unknown = own is not None and own not in known()
+            faults += [replace(fault, field="--with") for fault in error.faults] if unknown else error.faults
+    if faults:
+        raise RecipeError(faults)
+    return tuple(specs)
+
+
+def _set(data: list[Any], settings: Sequence[str]) -> list[Fault]:
+    """Give interventions the settings that stand beside them; what cannot be given is at fault."""
+    from davylamp.errors import Fault, InputError
+    from davylamp.runs.config import apply_overrides
+
+    called = [each.get("name") if isinstance(each, dict) else None for each in data]
+    faults: list[Fault] = []
     for setting in settings:
         first, dot, rest = setting.partition(".")
-        numbers = [at for at, each in enumerate(data) if dot and first in (str(at + 1), each.get("name"))]
+        numbers = [at for at, name in enumerate(called) if dot and first in (str(at + 1), name)]
         if not numbers and len(data) > 1:
-            named = ", ".join(f"{each.get('name')}. or {at + 1}." for at, each in enumerate(data))
-            raise InputError(Fault("setting", setting, f"one that begins with {named}"))
+            named = ", ".join(f"{name}. or {at + 1}." if name else f"{at + 1}." for at, name in enumerate(called))
+            faults.append(Fault("setting", setting, f"one that begins with {named}"))
+            continue
         for at in numbers or [0]:
-            data[at] = apply_overrides(data[at], [rest if numbers else setting])
-    return tuple(spec_of(each, f"protect[{at}]" if len(data) > 1 else "protect") for at, each in enumerate(data))
+            try:
+                data[at] = apply_overrides(data[at], [rest if numbers else setting]) if called[at] else data[at]
+            except InputError as error:
+                faults += error.faults
+    return faults
 
 
 def asker(yes: bool, as_json: bool) -> Callable[[str], bool]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from davylamp.errors import Fault, RecipeError
+from davylamp.runs.faults import Also, check, inside
 
 T = TypeVar("T", bound=BaseModel)
-
-_PLAIN = {"valid tuple": "list", "valid dictionary": "mapping of keys to values", "Tuple": "List", "Dictionary": "Map"}
-"""What the library calls by Python's names, as YAML has it."""
 
 
 class _Strict(yaml.SafeLoader):
@@ -148,85 +146,24 @@ def merge(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     return result
 
 
-def validate(model: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
+def validate(model: type[T], data: Any, prefix: str = "", also: Also | None = None) -> T:
     """Check data against a schema.
 
+    Args:
+        model: the schema.
+        data: what is checked.
+        prefix: stands before each field in messages.
+        also: finds what the schema cannot see, such as files that are not there; see
+            :func:`davylamp.runs.faults.check`.
+
     Raises:
-        RecipeError: it does not fit; every fault is named, with ``prefix`` before each field.
+        RecipeError: it does not fit; every fault is named.
     """
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        details = error.errors()
-        raise RecipeError(_faults([*details, *_fitting_faults(model, data, details)], prefix)) from error
-
-
-def _fitting_faults(model: type[BaseModel], data: Mapping[str, Any], details: Sequence[Any]) -> list[Any]:
-    """Faults of values that must fit together, which are looked for only once every value is right by itself.
-
-    So the faulty keys are left out, as if they had their defaults. Names that the user chose (slots, arms) stay,
-    since others may speak of them.
-    """
-    mended = _copy(data)
-    for detail in details:
-        outer, key = None, None
-        inner: Any = mended
-        for part in _fixed(model, detail["loc"]):
-            if not isinstance(inner, dict) or part not in inner:
-                break
-            outer, key, inner = inner, part, inner[part]
-        if outer is not None:
-            outer.pop(key, None)
-    try:
-        model.model_validate(mended)
-    except ValidationError as error:
-        known = {detail["loc"] for detail in details}
-        return [each for each in error.errors() if each["type"] == "value_error" and each["loc"] not in known]
-    return []
-
-
-def _fixed(model: Any, place: Sequence[Any]) -> list[Any]:
-    """The part of a place whose keys the schema names; empty where it leads through names that the user chose."""
-    fields = getattr(model, "model_fields", {})
-    if not place or place[0] not in fields:
-        return list(place[:1])
-    kind = fields[place[0]].annotation
-    if get_origin(kind) is dict:
-        return []
-    return [place[0], *_fixed(kind, place[1:])] if hasattr(kind, "model_fields") else [place[0]]
-
-
-def _faults(details: Sequence[Any], prefix: str) -> list[Fault]:
-    """One fault a place: what a value might have been instead is said together, and its inner faults speak for it."""
-    # The members of a union are named in the place by their types, which no user wrote.
-    places = [tuple(part for part in detail["loc"] if "[" not in str(part)) for detail in details]
-    found: dict[str, Fault] = {}
-    for place, detail in zip(places, details, strict=True):
-        inner = any(len(other) > len(place) and other[: len(place)] == place for other in places)
-        if inner and detail["type"] != "value_error":
-            continue
-        fault = _fault(detail, place, prefix)
-        known = found.get(fault.field)
-        allowed = fault.allowed if known is None else f"{known.allowed}, or: {fault.allowed}"
-        found[fault.field] = replace(fault, allowed=allowed)
-    return list(found.values())
-
-
-def _fault(detail: Any, place: tuple[Any, ...], prefix: str) -> Fault:
-    name = ".".join(map(str, place))
-    field = f"{prefix}.{name}" if prefix and name else prefix or name or "recipe"
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    for python, plain in _PLAIN.items():
-        message = message.replace(python, plain)
-    if detail["type"] == "extra_forbidden":
-        return Fault(field, detail["input"], "no such key", "Remove it, or mend its spelling.")
-    if detail["type"] == "missing":
-        return Fault(field, "(missing)", "a value", "This key has no default.")
-    if detail["type"] == "value_error":
-        # These messages say what is wrong, not what would be right.
-        given = "(as a whole)" if isinstance(detail["input"], Mapping) else detail["input"]
-        return Fault(field, given, "values that fit together", message)
-    return Fault(field, detail["input"], message[:1].lower() + message[1:])
+    made, faults = check(model, data, also)
+    if made is None or faults:
+        named = [inside(prefix, fault) for fault in faults]
+        raise RecipeError(replace(fault, field=fault.field or "recipe") for fault in named)
+    return made
 
 
 def _copy(value: Any) -> Any:

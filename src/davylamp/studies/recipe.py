@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -22,28 +23,20 @@ from davylamp.corpora.spec import CorpusSpec
 from davylamp.errors import Fault, RecipeError
 from davylamp.measures.landscape.spec import LandscapeSpec
 from davylamp.measures.unseen import shown_faults, unseen_faults
-from davylamp.protect.corpus.registry import Interventions
+from davylamp.protect.corpus.registry import Interventions, look
 from davylamp.runs.config import apply_overrides, load_yaml, set_keys, validate
+from davylamp.runs.faults import inside
 from davylamp.studies.audit_spec import AuditSpec, ConstructedSpec, UtilitySpec
+from davylamp.studies.variants import MAY_VARY, VARIED, Varied, protections, unfit
 from davylamp.training.dp.positions import schedule_faults
 from davylamp.training.spec import TrainingSpec
 
-VARIED = ("plan", "training", "protect")
-"""What variants may differ in: the questions asked of every model are the same."""
 BUILT_IN = ("demo", "banking77", "tatqa", "clinical")
 """Recipes inside the package, by the name that ``davylamp run`` takes."""
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Varied(_Strict):
-    """What a variant may change."""
-
-    plan: Plan
-    training: TrainingSpec
-    protect: Interventions = ()
 
 
 class Recipe(_Strict):
@@ -69,6 +62,13 @@ class Recipe(_Strict):
             Each arm and seed is run once for each variant.
     """
 
+    # What takes the place of a missing or faulty value while the rest is checked.
+    STAND_INS: ClassVar[dict[str, Any]] = {
+        "name": "recipe",
+        "model": "embedded",
+        "corpus": {"generator": "emails", "rows": 1},
+    }
+
     name: str
     model: str
     corpus: CorpusSpec
@@ -82,7 +82,7 @@ class Recipe(_Strict):
     protect: Interventions = ()
     constructions: ConstructedSpec = Field(default_factory=ConstructedSpec)
     landscape: LandscapeSpec | None = None
-    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    variants: Annotated[dict[str, dict[str, Any]], AfterValidator(protections)] = Field(default_factory=dict)
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_asked_for(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -100,11 +100,11 @@ class Recipe(_Strict):
     def _consistent(self) -> Recipe:
         own = [
             *self._own_faults(),
-            *self._fitting_faults(_Varied(plan=self.plan, training=self.training, protect=self.protect)),
+            *self._fitting_faults(Varied(plan=self.plan, training=self.training, protect=self.protect)),
         ]
-        faults = [*own, *self._variant_faults(own)]
+        faults = [*unfit("recipe", own), *self._variant_faults(own)]
         if faults:
-            raise ValueError("; ".join(faults))
+            raise RecipeError(faults)
         return self
 
     def _own_faults(self) -> Iterator[str]:
@@ -119,7 +119,7 @@ class Recipe(_Strict):
         if self.constructions.shadows is not None and not self.plan.constructions:
             yield "constructions.shadows are of plan.constructions, and the plan has none"
 
-    def _fitting_faults(self, varied: _Varied) -> Iterator[str]:
+    def _fitting_faults(self, varied: Varied) -> Iterator[str]:
         """What does not fit together in the recipe, or in a variant with its own plan, training and interventions."""
         plan, training = varied.plan, varied.training
         if varied.protect:
@@ -148,28 +148,29 @@ class Recipe(_Strict):
         if self.constructions.shadows is not None:
             yield f"protect: constructions.shadows are trained on the rows as planted, not on protected ones: {fix}"
 
-    def _variant_faults(self, known: Collection[str]) -> Iterator[str]:
+    def _variant_faults(self, known: Collection[str]) -> Iterator[Fault]:
         """Faults of all variants, those of the recipe itself left out."""
         runs: dict[str, str] = {}
+        shared = []
         for name, changes in self.variants.items():
             if not ARM_NAME.fullmatch(name):
-                yield f"variants: {name!r} names folders: letters, digits, '_' and '-' only"
-            if strange := [key for key in changes if key.split(".")[0] not in VARIED]:
-                yield f"variants.{name}: {strange} must begin with plan. or training., or be protect"
-                continue
+                yield Fault("variants", name, "names of letters, digits, '_' and '-', since they name folders")
+            strange = [key for key in changes if key.split(".")[0] not in VARIED]
+            yield from (Fault(f"variants.{name}.{key}", changes[key], MAY_VARY) for key in strange)
             try:
-                varied = self._varied(changes)
+                varied = self._varied({key: value for key, value in changes.items() if key not in strange})
             except RecipeError as error:
-                yield from (f"variants.{name}: {fault}" for fault in error.faults)
+                yield from (inside(f"variants.{name}", fault) for fault in error.faults)
                 continue
             found = self._fitting_faults(varied)
-            yield from (f"variants.{name}: {fault}" for fault in found if fault not in known)
+            yield from unfit(f"variants.{name}", [fault for fault in found if fault not in known])
             for word in [*(varied.plan.arms if self.arms == "apart" else ["all"]), *(["clean"] if self.clean else [])]:
                 mine = f"{name!r} with {word!r}"
                 if (other := runs.setdefault(f"{name}-{word}", mine)) != mine:
-                    yield f"variants: {mine} and {other} name the same folder, {name}-{word}: rename one"
+                    shared.append(f"{mine} and {other} name the same folder, {name}-{word}: rename one")
+        yield from unfit("variants", shared)
 
-    def _varied(self, changes: dict[str, Any]) -> _Varied:
+    def _varied(self, changes: dict[str, Any]) -> Varied:
         """The plan, the training and the interventions of a variant.
 
         Raises:
@@ -177,7 +178,7 @@ class Recipe(_Strict):
         """
         own = self.model_dump(mode="json", exclude={"variants"})
         data = set_keys({key: own[key] for key in VARIED if key in own}, changes)
-        return validate(_Varied, data)
+        return validate(Varied, data)
 
     def variant(self, name: str) -> Recipe:
         """The recipe of one variant, which has no variants itself.
@@ -221,11 +222,18 @@ def build_recipe(
         held_out = held_out or next((path for path in beside if path.is_file() and path != data), None)
     if held_out is not None and isinstance(source.get("utility"), dict):
         _take_file(source["utility"], "corpus", held_out)
-    recipe = validate(Recipe, apply_overrides(source, overrides))
-    faults = [*_missing_files(recipe), *_shared_contexts(recipe)]
-    if faults:
-        raise RecipeError(faults)
-    return recipe
+    return validate(Recipe, apply_overrides(source, overrides), also=_outside)
+
+
+def _outside(recipe: Recipe) -> Iterator[Fault]:
+    """What is wrong with files and with what is installed, and with interventions of all variants."""
+    yield from _missing_files(recipe)
+    yield from _shared_contexts(recipe)
+    own = list(look(recipe.protect))
+    yield from own
+    for name in recipe.variants:
+        found = look(recipe.variant(name).protect)
+        yield from (inside(f"variants.{name}", fault) for fault in found if fault not in own)
 
 
 def _take_file(outer: dict[str, Any], key: str, path: Path) -> None:

@@ -90,7 +90,7 @@ def test_bad_names_and_settings_are_refused():
         registry.intervention("f")(lambda text: text)
     with pytest.raises(RecipeError, match=r"'wash'.*surrogate"):
         registry.spec_of({"name": "wash"})
-    with pytest.raises(RecipeError, match=r"protect\.name is None"):
+    with pytest.raises(RecipeError, match=r"protect\.name is '\(missing\)'; allowed: one of privacy_rewrite"):
         registry.spec_of({})
     registry.intervention("ok")(lambda text, _rng: text)
     with pytest.raises(RecipeError, match="on_failure"):

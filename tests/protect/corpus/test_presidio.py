@@ -12,7 +12,7 @@ import pytest
 from davylamp.corpora.records import Record
 from davylamp.errors import InputError, MissingExtraError
 from davylamp.protect.corpus.base import Row
-from davylamp.protect.corpus.presidio import SPACY_MODEL, PresidioFinder
+from davylamp.protect.corpus.presidio import SPACY_MODEL, PresidioFinder, entity_faults
 from davylamp.protect.corpus.scrub import ENTITIES, Scrub, ScrubSpec
 from davylamp.runs.progress import QUIET
 
@@ -81,6 +81,16 @@ def test_nothing_is_downloaded(no_network):
 
 
 @needs_presidio
+def test_unknown_entities_are_told_without_a_model_as_with_one():
+    models = {"en": SPACY_MODEL}
+    (told,) = entity_faults(models, ["PERSON", "PERSONS", "MRN"], ["MRN"])
+    with pytest.raises(InputError) as caught:
+        PresidioFinder(models, entities=["PERSON", "PERSONS", "MRN"], patterns=[("MRN", r"MRN \d", 0.9)])
+    (found,) = caught.value.faults
+    assert (f"scrub.{told.field}", told.value, told.allowed) == (found.field, found.value, found.allowed)
+    assert list(entity_faults(models, ENTITIES, [])) == []
+
+
 def test_unknown_entities_and_own_patterns():
     with pytest.raises(InputError, match=r"scrub\.entities is \['PERSONS'\].*PERSON"):
         PresidioFinder({"en": SPACY_MODEL}, entities=["PERSONS"])

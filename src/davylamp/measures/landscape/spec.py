@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from davylamp.corpora.spec import CorpusSpec
+from davylamp.errors import Fault, InputError
 
 SUBJECT = r"^Patient ([^,]+),"
 """Whom a clinical record is about."""
@@ -19,6 +20,30 @@ PLAIN = "Question: {question}\nAnswer: "
 """How a question is put to a model without a chat template."""
 SLOTS = ("subject", "first")
 _SLOT = re.compile(r"\{(\w+)\}")
+
+
+def _pattern(pattern: str) -> str:
+    allowed = "a regular expression with a group (in parentheses) that says which part is meant"
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise InputError(Fault("", pattern, allowed, f"It is no regular expression: {error}.")) from error
+    if not groups:
+        raise InputError(Fault("", pattern, allowed, "It has no group."))
+    return pattern
+
+
+def _question(question: str) -> str:
+    if strange := sorted({*_SLOT.findall(question)} - {*SLOTS}):
+        fix = f"Not {', '.join(f'{{{slot}}}' for slot in strange)}."
+        raise InputError(Fault("", question, f"no other slots than {', '.join(f'{{{s}}}' for s in SLOTS)}", fix))
+    return question
+
+
+def _answer(answer: str) -> str:
+    if _SLOT.findall(answer) != ["secret"]:
+        raise InputError(Fault("", answer, "an answer that holds {secret} once, and no other slot"))
+    return answer
 
 
 class LandscapeSpec(BaseModel):
@@ -41,29 +66,10 @@ class LandscapeSpec(BaseModel):
 
     held_out: CorpusSpec
     test: CorpusSpec | None = None
-    question: str = Field(QUESTION, min_length=1)
-    answer: str = ANSWER
-    subject: str = SUBJECT
-    item: str = ITEM
+    question: Annotated[str, AfterValidator(_question)] = Field(QUESTION, min_length=1)
+    answer: Annotated[str, AfterValidator(_answer)] = ANSWER
+    subject: Annotated[str, AfterValidator(_pattern)] = SUBJECT
+    item: Annotated[str, AfterValidator(_pattern)] = ITEM
     pool: int | None = Field(None, ge=2)
     dtype: Literal["float32", "bfloat16"] = "float32"
     memory_mb: int = Field(256, ge=16)
-
-    @model_validator(mode="after")
-    def _fits(self) -> LandscapeSpec:
-        faults = [f"{name}: {fault}" for name in ("subject", "item") if (fault := _pattern_fault(getattr(self, name)))]
-        if strange := sorted({*_SLOT.findall(self.question)} - {*SLOTS}):
-            faults.append(f"question has the slots {strange}; known: {list(SLOTS)}")
-        if _SLOT.findall(self.answer) != ["secret"]:
-            faults.append("answer must hold {secret} once, and no other slot")
-        if faults:
-            raise ValueError("; ".join(faults))
-        return self
-
-
-def _pattern_fault(pattern: str) -> str:
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        return f"is no regular expression ({error})"
-    return "" if groups else "has no group (in parentheses) that says which part is meant"

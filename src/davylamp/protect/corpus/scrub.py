@@ -13,11 +13,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from davylamp.corpora.records import Record
+from davylamp.errors import Fault, InputError
 from davylamp.protect.corpus.base import InterventionSpec, Protected, Row, Setting, Span, apply_spans, texts
 from davylamp.protect.corpus.finding import Finder, Found, disjoint
-from davylamp.protect.corpus.presidio import SPACY_MODEL, PresidioFinder
+from davylamp.protect.corpus.presidio import SPACY_MODEL, PresidioFinder, entity_faults, model_faults
 from davylamp.protect.corpus.registry import Kind
-from davylamp.protect.corpus.stand_ins import StandIns
+from davylamp.protect.corpus.stand_ins import LOCALE, StandIns, locale_faults
 from davylamp.protect.corpus.token_classifier import HubFinder
 from davylamp.runs.progress import Reporter
 
@@ -38,9 +39,9 @@ def _regex(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise InputError(Fault("", pattern, "a regular expression", f"It is none: {error}.")) from error
     if re.compile(pattern).match(""):
-        raise ValueError("matches the empty text")
+        raise InputError(Fault("", pattern, "a regular expression that does not match the empty text"))
     return pattern
 
 
@@ -93,7 +94,7 @@ class ScrubSpec(InterventionSpec):
     any_ssn: bool = True
     replace: Literal["placeholder", "surrogate"] = "placeholder"
     consistent: Literal["corpus", "record"] = "corpus"
-    locale: str = "en_US"
+    locale: str = LOCALE
     batch_size: int = Field(64, ge=1)
 
     @model_validator(mode="after")
@@ -191,5 +192,14 @@ def _build(spec: ScrubSpec, setting: Setting) -> Scrub:
     return Scrub(spec, setting.seed)
 
 
-KIND = Kind(ScrubSpec, _build)
+def _look(spec: ScrubSpec) -> Iterator[Fault]:
+    """What is wrong with models, kinds and the locale, before a model is loaded."""
+    if spec.engine == "presidio":
+        yield from model_faults(spec.models)
+        if set(spec.entities) - set(ENTITIES):
+            yield from entity_faults(spec.models, spec.entities, [each.name for each in spec.patterns])
+    yield from locale_faults(spec.locale)
+
+
+KIND = Kind(ScrubSpec, _build, _look)
 """Scrubbing, as the registry finds it."""

@@ -13,15 +13,30 @@ from importlib.metadata import version
 from typing import Any
 
 from davylamp.errors import Fault, InputError, MissingExtraError
+from davylamp.runs.faults import inside
 
 TRIES = 20
 """Draws until a stand-in differs from what it stands for."""
 BORN = (date(1930, 1, 1), date(2019, 12, 31))
 """Days between which dates are drawn: fixed ones, so that a stand-in does not change with the day it is drawn on."""
+LOCALE = "en_US"
+"""The locale that is taken where none is asked for."""
 SURNAME = "surname"
 """Kind of the words of a name after the first."""
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
 _STATE = re.compile(r"[A-Z]{2}")
+
+
+def locale_faults(locale: str) -> list[Fault]:
+    """A locale that Faker does not know; nothing where it is not installed, which is said when it is needed."""
+    if locale == LOCALE or importlib.util.find_spec("faker") is None:
+        return []
+    faker: Any = importlib.import_module("faker")
+    try:
+        faker.Faker(locale)
+    except (AttributeError, ValueError, ImportError):
+        return [Fault("locale", locale, "a locale that Faker knows, such as en_US or de_DE")]
+    return []
 
 
 class StandIns:
@@ -32,7 +47,7 @@ class StandIns:
     a first name by itself has the stand-in that it has in a full name; a surname by itself does not.
     """
 
-    def __init__(self, seed: int, locale: str = "en_US") -> None:
+    def __init__(self, seed: int, locale: str = LOCALE) -> None:
         """Take the seed and the locale.
 
         Raises:
@@ -41,11 +56,10 @@ class StandIns:
         """
         if importlib.util.find_spec("faker") is None:
             raise MissingExtraError("faker", "scrub", "scrubbing with replace=surrogate")
+        if faults := locale_faults(locale):
+            raise InputError(inside("scrub", fault) for fault in faults)
         faker: Any = importlib.import_module("faker")
-        try:
-            self._faker = faker.Faker(locale)
-        except AttributeError as error:
-            raise InputError(Fault("scrub.locale", locale, "a locale that Faker knows, such as en_US")) from error
+        self._faker = faker.Faker(locale)
         self._seed = seed
         self._known: dict[tuple[str, str, str], str] = {}
         self.version = f"faker {version('faker')}"
