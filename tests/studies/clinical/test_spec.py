@@ -50,6 +50,27 @@ def test_the_larger_model_brings_fewer_canaries_and_overrides_stand_above():
     assert larger.variant("dp_sgd").training.precision == "float32"
 
 
+def test_a_rewriter_brings_the_interventions_that_need_one():
+    recipe = load_recipe(["rewriter=smollm2", "plan.twins=9", "rewriter.max_tokens=99"])
+    assert list(recipe.variants) == ["direct", "surrogate", "rewrite", "privacy_rewrite", "summary", "privacy_summary"]
+    assert (recipe.model, recipe.plan.twins) == ("embedded", 9)
+    steps = [recipe.variant(name).protect for name in recipe.variants]
+    assert [[(each.model, each.max_tokens) for each in step] for step in steps[2:]] == [[("smollm2", 99)]] * 4
+    assert all(recipe.variant(name).plan == recipe.plan for name in recipe.variants)
+    assert all(recipe.variant(name).training == recipe.training for name in recipe.variants)
+    hosted = ['rewriter={model: NAME, server: "https://api.example.com/v1", on_failure: surrogate}']
+    (step,) = load_recipe(hosted).variant("privacy_summary").protect
+    assert (step.name, step.server, step.on_failure) == ("privacy_summary", "https://api.example.com/v1", "surrogate")
+    sent = [line.split(":")[0] for line in plan(hosted, None).lines if "80 records go to api.example.com" in line]
+    assert sent == ["rewrite", "privacy_rewrite", "summary", "privacy_summary"]
+
+
+@pytest.mark.parametrize("value", ["3", "null", "[smollm2]", "{}", "{name: rewrite}"])
+def test_what_is_no_rewriter_is_refused(value):
+    with pytest.raises(RecipeError, match="rewriter"):
+        load_recipe([f"rewriter={value}"])
+
+
 def test_records_of_ones_own_are_split(tmp_path):
     path, generated = tmp_path / "patients.jsonl", CorpusSpec(generator="clinical", rows=40)
     rows = ({"id": at, **json.loads(record.line())} for at, record in enumerate(generated.load().records))
