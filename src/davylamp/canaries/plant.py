@@ -41,12 +41,12 @@ class Planted:
     neighbour: Planted | None = None
 
     def save(self, folder: Path) -> None:
-        """Write ``planted.jsonl``, and ``manifest.json`` for its owner only; the neighbour's in ``neighbour/``.
+        """Write ``planted.jsonl`` and ``manifest.json``, for their owner only; the neighbour's in ``neighbour/``.
 
         Raises:
             StorageError: a file cannot be written.
         """
-        files.write_bytes(folder / "planted.jsonl", _lines(self.records))
+        files.write_bytes(folder / "planted.jsonl", _lines(self.records), private=True)
         self.manifest.save(folder / "manifest.json")
         beside = folder / "neighbour"
         if self.neighbour is not None:

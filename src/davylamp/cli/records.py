@@ -64,7 +64,7 @@ def records(
         )
     for part, kept in parts.items():
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept)
-        write_bytes(out / f"{part}.jsonl", lines.encode("utf-8"))
+        write_bytes(out / f"{part}.jsonl", lines.encode("utf-8"), private=True)
     if as_json:
         emit_json({part: {"path": str(out / f"{part}.jsonl"), "rows": len(kept)} for part, kept in parts.items()})
         return

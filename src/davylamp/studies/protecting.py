@@ -78,7 +78,7 @@ def protect_step(folder: RunFolder, request: ProtectRequest, reporter: Reporter 
         seconds=time.perf_counter() - begun,
     )
     remove(folder.path)
-    files.write_bytes(folder.path / PROTECTED, data)
+    files.write_bytes(folder.path / PROTECTED, data, private=True)
     lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in _row_lines(applied))
     files.write_text(folder.path / ROWS, lines, private=True)
     files.write_json(folder.path / PROTECTION, protection.model_dump(mode="json"))
