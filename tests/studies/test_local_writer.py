@@ -54,10 +54,14 @@ def test_answers_alone_and_together_are_the_same() -> None:
 
 
 def test_an_answer_ends_before_a_stop_but_not_where_it_begins() -> None:
-    said = Saying("\n\nAda is well.\n\nUpdate: no.", "Ada is well. And then", "Ada\n\n")
+    said = Saying("\n\nHere it is:\n\n\nAda is well.\n\nUpdate: no.", "Ada is well. And then", "Ada\n\n")
     asked = LocalWriter(said, "saying", "0" * 64)
     answers = dict(asked.write(CHATS, [0, 0, 0], Writing(200, 0.8, 0.95, ("\n\n",))))
-    assert [answers[at].text for at in range(3)] == ["\n\nAda is well.", "Ada is well. And then", "Ada"]
+    assert [answers[at].text for at in range(3)] == [
+        "\n\nHere it is:\n\n\nAda is well.",
+        "Ada is well. And then",
+        "Ada",
+    ]
     assert {answer.finish for answer in answers.values()} == {"stop"}
     free = dict(asked.write(CHATS, [0, 0, 0], Writing(200, 0.8, 0.95)))
     assert free[0].text.endswith("Update: no.")

@@ -84,10 +84,14 @@ class LocalWriter:
 
 
 def _until(text: str, stops: Sequence[str]) -> str:
-    """A text up to its first stop; before anything is said none counts, as where it begins with an empty line."""
-    begun = len(text) - len(text.lstrip())
-    ends = [at for stop in stops if (at := text.find(stop, begun)) >= 0]
-    return text[: min(ends)] if ends else text
+    """A text up to its first stop; none counts before anything is said, or after a colon, which announces something."""
+    ends = []
+    for stop in stops:
+        at = text.find(stop)
+        while at >= 0 and (not (before := text[:at].rstrip()) or before.endswith(":")):
+            at = text.find(stop, at + 1)
+        ends.append(len(text) if at < 0 else at)
+    return text[: min(ends, default=len(text))]
 
 
 def _record(chat: Chat, renderer: Renderer) -> Record:

@@ -26,6 +26,8 @@ def test_the_form_is_what_nearly_all_records_share():
     [
         (OTHER, "stop", "ok", ""),
         (f"Here is the rewritten record:\n\n{OTHER}", "stop", "ok", ""),
+        (f"The rewritten record is:\n\n{OTHER}", "stop", "ok", ""),
+        (f"Record:\n{OTHER}", "stop", "ok", ""),
         (f"```\n{OTHER}\n```", "stop", "ok", ""),
         (f"<think>who is it</think>\n{OTHER}", "stop", "ok", ""),
         (f"{OTHER}\n\nI hope that this helps!", "stop", "ok", ""),
@@ -61,4 +63,5 @@ def test_a_conversation_comes_back_with_its_turns():
 
 
 def test_a_record_that_begins_like_an_announcement_is_kept():
-    assert cleaned("Here are the facts: none.") == "Here are the facts: none."
+    for text in ("Here are the facts: none.", "Record: none.", "The record of Ada is long:\n\nnone."):
+        assert cleaned(text) == text

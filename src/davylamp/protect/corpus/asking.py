@@ -30,7 +30,8 @@ class AskingSpec(BaseModel):
         temperature: of sampling; 0 takes the likeliest token; nothing sends none.
         top_p: share of the mass that is sampled from; nothing sends none.
         max_tokens: tokens of an answer at most.
-        stop: texts before which an answer ends, such as an empty line.
+        stop: texts before which an answer ends, such as an empty line. A checkpoint of this machine goes on past one
+            at the beginning or after a colon, where nothing but an announcement stands before.
         batch_size: answers that a checkpoint of this machine writes at a time; a server is asked ``concurrency`` at a
             time.
         limit_field: what the server calls that limit.

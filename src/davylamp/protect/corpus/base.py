@@ -145,7 +145,7 @@ class Writing:
         max_tokens: tokens of an answer at most.
         temperature: of sampling; 0 takes the likeliest token.
         top_p: share of the mass that is sampled from.
-        stop: texts before which an answer ends, once it has said anything.
+        stop: texts before which an answer ends, once it has said more than an announcement.
         batch_size: chats that are answered at a time.
     """
 

@@ -16,7 +16,11 @@ SHARED = 0.9
 _TURN = re.compile(r"^\[(system|user|assistant)\][ \t]*\n?", re.MULTILINE)
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
-_PREAMBLE = re.compile(r"\A(?:sure|certainly|of course|here(?:'s| is| are))\b[^\n]{0,120}:[ \t]*\n+", re.IGNORECASE)
+_PREAMBLE = re.compile(
+    r"\A(?:(?:sure|certainly|of course|here(?:'s| is| are))\b[^\n]{0,120}|"
+    r"(?:(?:the|this|my|your|a|an|rewritten|example|new|complete) ){0,3}(?:record|summary)(?: is| reads)?):[ \t]*\n+",
+    re.IGNORECASE,
+)
 _REFUSAL = re.compile(
     r"\A\W*(?:i['’]?m (?:very |really |truly )?sorry|(?:my )?apolog|sorry,|i (?:can(?:not|['’]t)|am (?:not able|"
     r"unable)|won['’]t|must decline)|i['’]m (?:not able|unable)|as an ai\b|unfortunately,? i )",
