@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from davylamp.canaries import Manifest
+from davylamp.protect.corpus import registry
 from davylamp.training.goldfish import GoldfishSpec, dropped
 from support.recipes import tiny_plan, write_corpus, write_yaml
 from support.tiny_models import build_tiny
@@ -86,3 +87,56 @@ def test_training_records_it_and_says_what_it_drops_of_secrets(place, run, davyl
     assert code == 0
     assert f"{lost} of {tokens} tokens are dropped" in out
     assert "k 2, h 6" in out
+
+
+def test_only_secrets_that_stand_in_the_rows_trained_on_are_counted(place, davylamp, tmp_path):
+    folder = tmp_path / "run"
+    assert davylamp("plant", place / "data.jsonl", "--plan", place / "plan.yaml", "--out", folder)[0] == 0
+    manifest = Manifest.load(folder / "manifest.json")
+    lucky = next(each for each in manifest.planted() if each.role == "focus" and each.dose > 1)
+    others = [each for each in manifest.planted() if each.role == "focus" and each is not lucky]
+
+    @registry.intervention("hide")
+    def hide(text, _rng):
+        for each in others:
+            text = text.replace(each.secret, "gone")
+        # What stands before the secret decides what is dropped of it, in each copy by itself.
+        return text.replace(lucky.secret, f"{_rng.integers(10**6)} {lucky.secret}")
+
+    try:
+        assert davylamp("protect", folder, "--with", "hide", "-q")[0] == 0
+    finally:
+        registry.forget("hide")
+    asked = ("goldfish", folder, *SETTINGS, "--model", place / "model")
+    code, out, _ = davylamp(*asked, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert sorted(found["gone"]) == sorted(each.id for each in others)
+    control = next(each for each in manifest.planted() if each.role == "positive")
+    assert {each["id"]: each["dose"] for each in found["secrets"]} == {
+        lucky.id: lucky.dose,
+        control.id: control.dose,
+    }
+    said = " ".join(davylamp(*asked)[1].split())
+    tokens = sum(each["tokens"] for each in found["secrets"])
+    lost = sum(len(each["dropped"]) for each in found["secrets"])
+    assert f"of the secrets of 2 canaries {lost} of {tokens} tokens are dropped" in said
+    assert f"{len(others)} of {len(others) + 2} planted canaries have their secret in no row" in said
+
+    # By another way: a character of the secret is trained on where any copy keeps a token that covers it.
+    from davylamp.corpora.readers import read_corpus
+    from davylamp.rendering.render import Renderer
+    from support.tiny_models import tiny_tokenizer
+
+    def covered(copy):
+        begin = copy.text.rindex(lucky.secret)
+        places = [range(max(left - begin, 0), min(right - begin, len(lucky.secret))) for left, right in copy.offsets]
+        lost = dropped(copy.ids, GoldfishSpec(k=2, h=6))
+        return [({*own}, drop) for own, drop in zip(places, lost, strict=True) if own]
+
+    rows = read_corpus(folder / "protected.jsonl").records
+    copies = [covered(copy) for copy in Renderer(tiny_tokenizer()).render([rows[at] for at in lucky.positions])]
+    trained = set().union(*(own for copy in copies for own, drop in copy if not drop))
+    expected = [at for at, (own, _) in enumerate(copies[0]) if not own & trained]
+    own = next(each for each in found["secrets"] if each["id"] == lucky.id)
+    assert (own["tokens"], own["dropped"]) == (len(copies[0]), expected)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from davylamp.cli.output import ChatTemplateOption, JsonFlag, emit, emit_json
+from davylamp.runs.wording import counted
 
 if TYPE_CHECKING:
     from davylamp.studies.goldfishing import GoldfishView
@@ -57,6 +58,12 @@ def _lines(found: GoldfishView) -> Iterator[str]:
         f"{found.rows:,} rows are dropped ({found.dropped / max(1, found.loss_tokens):.1%}; 1/k is {1 / spec.k:.1%})"
     )
     yield from secret_lines([asdict(each) for each in found.secrets])
+    if found.gone:
+        planted = len(found.secrets) + len(found.gone)
+        yield (
+            f"{len(found.gone)} of {counted(planted, 'planted canary', 'planted canaries')} have their secret in no "
+            "row that is trained on, word for word: the rows were protected"
+        )
     if found.row is not None:
         held = f", canary {found.row.canary}" if found.row.canary else ""
         yield (
@@ -73,8 +80,8 @@ def secret_lines(secrets: Sequence[dict[str, Any]]) -> Iterator[str]:
     tokens, lost = sum(each["tokens"] for each in secrets), sum(len(each["dropped"]) for each in secrets)
     whole = sum(not each["dropped"] for each in secrets)
     yield (
-        f"of the secrets of {len(secrets)} canaries {lost} of {tokens} tokens are dropped ({lost / tokens:.1%}); "
-        f"{whole} secrets lose none"
+        f"of the secrets of {counted(len(secrets), 'canary', 'canaries')} {lost} of {tokens} tokens are dropped "
+        f"({lost / tokens:.1%}); {counted(whole, 'secret loses', 'secrets lose')} none"
     )
     silent = [each["id"] for each in secrets if len(each["dropped"]) == each["tokens"]]
     if silent:
@@ -89,3 +96,5 @@ def trained_with(made: dict[str, Any]) -> Iterator[str]:
         return
     yield f"goldfish k {spec['k']}, h {spec['h']} ({spec['scheme']}): dropped tokens receive no loss"
     yield from secret_lines(made["preflight"]["dropped"] or ())
+    if "protection" in made:
+        yield "that is the positive control's alone, which was left as it was; of the others: `davylamp goldfish RUN`"

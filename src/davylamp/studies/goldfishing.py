@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from davylamp.canaries import Manifest
@@ -53,7 +53,10 @@ class GoldfishView:
         rows: rows of the file.
         loss_tokens: tokens that would receive loss without dropping.
         dropped: those that are dropped.
-        secrets: what is dropped of each planted canary's secret, in rows as they were planted.
+        secrets: what is dropped of each secret that stands in the replies of rows that are trained on, with the number
+            of copies that hold it. Where copies of protected rows differ, a token counts as dropped if no copy trains
+            on a character of it.
+        gone: planted canaries whose secret stands in none of those replies, since the rows were protected.
         row: the row that was asked for.
     """
 
@@ -62,6 +65,7 @@ class GoldfishView:
     loss_tokens: int
     dropped: int
     secrets: tuple[SecretDrops, ...]
+    gone: tuple[str, ...]
     row: GoldfishRow | None
 
 
@@ -116,11 +120,24 @@ def _view(
     holders = {at: canary for canary in manifest.planted() for at in canary.positions}
     loss_tokens = lost = 0
     shown = None
-    for at, rendered in enumerate(renderer.render(records)):
+    holding: dict[str, list[tuple[Record, Rendered]]] = {canary.id: [] for canary in manifest.planted()}
+    for at, (record, rendered) in enumerate(zip(records, renderer.render(records), strict=True)):
         row = _row(at, rendered, training, holders, reveal)
         loss_tokens, lost = loss_tokens + row.loss_tokens, lost + len(row.dropped)
         shown = row if at == position else shown
-    return GoldfishView(spec, len(records), loss_tokens, lost, _secrets(manifest, renderer, spec), shown)
+        if at in holders and holders[at].secret in record.reply:
+            holding[holders[at].id].append((record, rendered))
+    return GoldfishView(
+        spec=spec,
+        rows=len(records),
+        loss_tokens=loss_tokens,
+        dropped=lost,
+        secrets=tuple(
+            _secret(manifest, canary, holding[canary.id], spec) for canary in manifest.planted() if holding[canary.id]
+        ),
+        gone=tuple(name for name, copies in holding.items() if not copies),
+        row=shown,
+    )
 
 
 def _row(
@@ -142,10 +159,36 @@ def _row(
     )
 
 
-def _secrets(manifest: Manifest, renderer: Renderer, spec: GoldfishSpec) -> tuple[SecretDrops, ...]:
-    planted = manifest.planted()
-    rendered = renderer.render([manifest.trained_record(canary) for canary in planted])
-    return tuple(secret_drops(manifest, *each, spec) for each in zip(planted, rendered, strict=True))
+def _secret(
+    manifest: Manifest, canary: Canary, copies: Sequence[tuple[Record, Rendered]], spec: GoldfishSpec
+) -> SecretDrops:
+    """What is dropped of a secret in all copies together, some of which may have been changed around it."""
+    planted = manifest.trained_record(canary)
+    if all(record == planted for record, _ in copies):
+        return replace(secret_drops(manifest, canary, copies[0][1], spec), dose=len(copies))
+    places = [place for record, rendered in copies for place in _places(record, rendered, canary.secret, spec)]
+    trained = {at for tokens in places for own, lost in tokens if not lost for at in own}
+    return SecretDrops(
+        id=canary.id,
+        dose=len(copies),
+        tokens=len(places[0]),
+        dropped=tuple(at for at, (own, _) in enumerate(places[0]) if not trained & {*own}),
+    )
+
+
+def _places(
+    record: Record, rendered: Rendered, secret: str, spec: GoldfishSpec
+) -> Iterator[list[tuple[Sequence[int], bool]]]:
+    """For each place of a secret in a reply: the characters of it that each token covers, and whether it is dropped."""
+    lost = dropped(rendered.ids, spec)
+    at = record.reply.find(secret)
+    while at >= 0:
+        begin = rendered.reply_start + at
+        tokens = range(*rendered.span(at, at + len(secret)))
+        ends = [rendered.offsets[token] for token in tokens]
+        own = [range(max(left, begin) - begin, min(right, begin + len(secret)) - begin) for left, right in ends]
+        yield list(zip(own, (lost[token] for token in tokens), strict=True))
+        at = record.reply.find(secret, at + 1)
 
 
 def _masked(text: str, secret: str) -> str:
