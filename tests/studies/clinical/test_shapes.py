@@ -16,8 +16,8 @@ KEPT = Survival(copies=100, exact=96, near=97, rows=80, ended={"ok": 80})
 GONE = Survival(copies=100, exact=0, near=0, rows=80, ended={"ok": 80})
 
 
-def judged(ways, survivals):
-    own = {name: [landscape(name, seed, way) for seed in (0, 1)] for name, way in ways.items()}
+def judged(ways, survivals, each=20):
+    own = {name: [landscape(name, seed, way, each=each) for seed in (0, 1)] for name, way in ways.items()}
     compared = frontier([(f"{name}{at}", each) for name, seeds in own.items() for at, each in enumerate(seeds)])
     found = [
         each.model_copy(update={"survival": survivals.get(each.name)}) for each in found_of([], own, compared, {}, {})
@@ -63,6 +63,45 @@ def test_what_is_not_so_is_not_held():
     for begins in ("Scrubbing", "Surrogates"):
         assert word(shapes, begins) == "not held"
     assert not next(shape for name, shape in shapes.items() if name.startswith("DP-SGD")).checks[0].held
+
+
+def test_what_few_canaries_cannot_tell_is_neither_held_nor_denied():
+    # One that differs of six either way: p = 0.22; 5 of 6 may be 0.9959 in truth, 1 of 6 0.64, by Clopper and Pearson.
+    assert paired([2, 2, 2, 2, 2, 1], [1, 1, 1, 1, 1, 2]).few
+    against = paired([1, 1, 1, 1, 1, 2], [2, 2, 2, 2, 2, 1])
+    assert not against.few
+    assert not against.above
+    # Half of forty: a share of 0.66 at most, which is no clear difference.
+    assert not paired([1, 2] * 20, [2, 1] * 20).few
+
+
+def baseline(ways, each=20):
+    """The check of DP-SGD's exposure, and the word of its shape."""
+    shapes, _, _ = judged({"none": Way(0.0, 0.9), **ways, "dp_sgd": Way(0.0, 0.6)}, {}, each)
+    (shape,) = (shape for statement, shape in shapes.items() if statement.startswith("DP-SGD"))
+    return shape.checks[0]
+
+
+def test_at_the_baseline_takes_canaries_enough():
+    # 1.96 standard errors of 1.44 bits are 0.2 with 200 canaries, and 0.9 with 10: a bit more is not excluded.
+    assert baseline({"direct": Way(1.0, 0.0)}).held
+    few = baseline({"direct": Way(1.0, 0.0)}, each=1)
+    assert (few.held, few.few) == (False, True)
+    assert "2.44 must be" in few.statement
+
+
+def test_at_the_baseline_says_nothing_where_direct_training_leaks_nothing():
+    harmless = baseline({"direct": Way(0.0, 0.0)})
+    assert (harmless.held, harmless.few) == (False, True)
+    assert "there was nothing to protect from" in harmless.statement
+
+
+def test_an_interval_of_exposure_holds_nothing_that_no_exposure_is():
+    _, found, _ = judged({"none": Way(0.0, 0.9), "direct": Way(5.0, 0.0)}, {}, each=2)
+    for own in found:
+        for bits in (own.mean_exposure, own.twins):
+            assert 0 <= bits.low <= bits.value <= bits.high <= math.log2(CANDIDATES)
+    assert {own.twins.n for own in found} == {4}
 
 
 def test_what_was_not_run_is_not_judged():

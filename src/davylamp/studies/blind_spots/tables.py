@@ -21,7 +21,7 @@ def lines_of(result: BlindSpotsResult) -> list[str]:
         "",
     ]
     lines += shape_lines(result.shapes)
-    lines += ["", *_constructions(result.seeds, str(recipe["score"]))]
+    lines += [*_constructions(result.seeds, str(recipe["score"]))]
     if recipe["unlearning"]:
         lines += ["", *_unlearning(result.seeds)]
     for seed in result.seeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -67,16 +68,14 @@ def found_of(
     for row in compared.rows:
         name, own = row.intervention, landscapes[row.intervention]
         runs = [task for task in tasks if (task.variant or "none") == name and task.kind in ("audit", "untrained")]
-        bits = [np.asarray([leak.exposure for leak in focus(each)]) for each in own]
-        mean, low, high = nested_mean(bits, compared.confidence)
-        twins = [leak.exposure for each in own for leak in each.canaries if leak.role == "twin"]
-        count = sum(each.size for each in bits)
+        twins = [[leak.exposure for leak in each.canaries if leak.role == "twin"] for each in own]
+        exposed = _mean([[leak.exposure for leak in focus(each)] for each in own], own, compared.confidence)
         made.append(
             Found(
                 name=name,
                 seeds=tuple(each.seed for each in own),
-                canaries=count,
-                mean_exposure=Estimate(value=mean, low=low, high=high, n=count, seeds=len(own)),
+                canaries=exposed.n,
+                mean_exposure=exposed,
                 median_exposure=row.values[EXPOSURE],
                 rank1=row.values[FIRST],
                 said=row.values[GREEDY],
@@ -84,13 +83,26 @@ def found_of(
                 semantic=row.values[SEMANTIC],
                 held_out=row.values[HELD_OUT],
                 medication=row.values[MEDICATION],
-                twins=float(np.mean(twins)) if twins else None,
+                twins=_mean(twins, own, compared.confidence) if all(twins) else None,
                 survival=_survival(runs),
                 seconds=_of(runs, wall),
                 cpu_seconds=_of(runs, cpu),
             )
         )
     return tuple(made)
+
+
+def _mean(bits: Sequence[Sequence[float]], own: Sequence[Landscape], confidence: float) -> Estimate:
+    """Mean exposure by seed in bits, its interval cut to what an exposure can be."""
+    mean, low, high = nested_mean([np.asarray(each) for each in bits], confidence)
+    ceiling = math.log2(own[0].canaries[0].candidates)
+    return Estimate(
+        value=mean,
+        low=None if low is None else max(low, 0.0),
+        high=None if high is None else min(high, ceiling),
+        n=sum(map(len, bits)),
+        seeds=len(own),
+    )
 
 
 def _of(runs: Sequence[Task], seconds: Mapping[str, float]) -> float | None:

@@ -49,7 +49,7 @@ class Found(_Strict):
         seeds: its seeds.
         canaries: canaries of all doses and seeds.
         mean_exposure: mean exposure in bits; the interval is Student's t, over the canaries of one seed or the means of
-            several.
+            several, cut to what an exposure can be.
         median_exposure: in bits.
         rank1: share of canaries whose secret is likelier than every alternative.
         said: share of canaries that greedy decoding says.
@@ -57,7 +57,7 @@ class Found(_Strict):
         semantic: perplexity of the secrets after a question.
         held_out: perplexity of all tokens of held-out records.
         medication: perplexity of the last medication of test records.
-        twins: mean exposure in bits of the twins, which were planted nowhere.
+        twins: mean exposure in bits of the twins, which were planted nowhere, as of the canaries.
         survival: what was left in the rows; nothing where they were not transformed.
         seconds: wall time of all its steps and seeds; nothing where they were done by another call that kept none.
         cpu_seconds: processor time of the same.
@@ -74,7 +74,7 @@ class Found(_Strict):
     semantic: Estimate
     held_out: Estimate
     medication: Estimate
-    twins: float | None
+    twins: Estimate | None
     survival: Survival | None = None
     seconds: float | None = None
     cpu_seconds: float | None = None

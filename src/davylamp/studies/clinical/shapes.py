@@ -3,7 +3,8 @@
 Interventions are compared canary by canary, by the sign test on exposures at 95%; exposures that are equal, as at the
 ceiling, count for neither side. A secret that was not remembered has a uniform rank among its candidates, so that
 exposure has mean and standard deviation log2(e) = 1.44 bits (a little less where candidates are few): "at the baseline"
-is a mean that is no more than 1.96 standard errors above that.
+is a mean that is no more than 1.96 standard errors above that, where the canaries are enough to exclude one of a bit
+more. What was not found is "too few pairs" where as few canaries would not have shown it either.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from davylamp.bounds.intervals import sign_test
+from davylamp.bounds.intervals import clopper_pearson, sign_test
 from davylamp.report.study import Checked, ShapeFound
 from davylamp.studies.blind_spots.judging import CONFIDENCE, shape_of
 from davylamp.studies.clinical.reading import Landscapes, exposures
@@ -26,8 +27,10 @@ from davylamp.verdict.frontier_model import Arrow, Frontier
 NONE, DIRECT, GOLDFISH, DP, SCRUB, SURROGATE = "none", "direct", "goldfish", "dp_sgd", "scrub", "surrogate"
 ERRORS = 1.96
 """Standard errors above the baseline that chance reaches in one of 40 samples."""
-ENOUGH = 6
-"""Pairs that differ below which no sign test can reach 95%: 2 x 0.5^6 = 0.031."""
+CLEARLY = 0.75
+"""Share of the pairs that differ in which one exposes more, if it clearly does: what must be excluded to deny it."""
+MARGIN = 1.0
+"""Bits above the baseline that must be excluded to say that an intervention is at it: half as many guesses."""
 
 PAPER = {
     NONE: ("1.49 (0%)", "1.39 (0%)"),
@@ -60,8 +63,9 @@ class Pairs:
 
     @property
     def few(self) -> bool:
-        """Whether so few pairs differ that nothing could be told."""
-        return self.more + self.fewer < ENOUGH
+        """Whether a clear difference is not excluded, by the interval of the share in which the first exposes more."""
+        differ = self.more + self.fewer
+        return not self.above and (not differ or clopper_pearson(self.more, differ, CONFIDENCE).high >= CLEARLY)
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Pairs:
@@ -100,6 +104,7 @@ def _scrub(found: Mapping[str, Found], landscapes: Landscapes) -> ShapeFound | N
     if not {SCRUB, NONE, DIRECT} <= found.keys() or (left := found[SCRUB].survival) is None:
         return None
     scrubbed, low, high = (found[name].mean_exposure.value for name in (SCRUB, NONE, DIRECT))
+    leaks = _pairs(DIRECT, NONE, landscapes).above
     checks = [
         Checked(
             statement=f"{left.exact:,} of {left.copies:,} copies ({left.share:.1%}) still hold their medication",
@@ -107,8 +112,10 @@ def _scrub(found: Mapping[str, Found], landscapes: Landscapes) -> ShapeFound | N
         ),
         _above(SCRUB, NONE, found, landscapes),
         Checked(
-            statement=f"mean exposure is nearer to {DIRECT}'s than to {NONE}'s: {_said(found, SCRUB, DIRECT, NONE)}",
-            held=abs(scrubbed - high) < abs(scrubbed - low),
+            statement=f"mean exposure is nearer to {DIRECT}'s than to {NONE}'s: {_said(found, SCRUB, DIRECT, NONE)}"
+            f"{'' if leaks else f'; {DIRECT} is not above {NONE}'}",
+            held=leaks and abs(scrubbed - high) < abs(scrubbed - low),
+            few=not leaks,
         ),
     ]
     return shape_of("Scrubbing personal data leaves the medication, and the model says it.", _paper(SCRUB), checks)
@@ -166,12 +173,20 @@ def _at_baseline(one: Found, landscapes: Landscapes) -> Checked:
     bits = np.asarray(exposures(landscapes[one.name]))
     base, spread = uniform(landscapes[one.name][0].canaries[0].candidates)
     limit = base + ERRORS * spread / math.sqrt(bits.size)
+    # The spread that was seen, where it is larger: a few that were remembered among many that were not.
+    most = bits.mean() + ERRORS * max(spread, bits.std()) / math.sqrt(bits.size)
+    leaks = DIRECT not in landscapes or paired(exposures(landscapes[DIRECT]), exposures(landscapes[one.name])).above
+    below, excluded = bits.mean() <= limit, most <= base + MARGIN
+    doubt = "" if excluded or not below else f"; up to {most:.2f} is not excluded, and {base + MARGIN:.2f} must be"
+    if below and not leaks:
+        doubt += f"; {DIRECT} is not above it, so that there was nothing to protect from"
     return Checked(
         statement=(
             f"mean exposure {bits.mean():.2f} bits over {bits.size} canaries; where nothing is remembered it is "
-            f"{base:.2f}, and at most {limit:.2f} in 39 of 40 samples"
+            f"{base:.2f}, and at most {limit:.2f} in 39 of 40 samples{doubt}"
         ),
-        held=bool(bits.mean() <= limit),
+        held=bool(below and excluded and leaks),
+        few=bool(below),
     )
 
 

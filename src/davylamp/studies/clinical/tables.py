@@ -20,11 +20,11 @@ def lines_of(result: ClinicalResult) -> list[str]:
         "",
     ]
     lines += shape_lines(result.shapes)
-    return [*lines, "", *_exposure(result.found), "", *_perplexities(result.found), "", *_effort(result.found)]
+    return [*lines, *_exposure(result.found), "", *_perplexities(result.found), "", *_effort(result.found)]
 
 
 def _exposure(found: Sequence[Found]) -> Iterator[str]:
-    ours = ("intervention", "mean exposure, bits", "ranked first", "said greedily", "twins")
+    ours = ("intervention", "mean exposure, bits", "ranked first", "said greedily", "twins, mean")
     yield from table_head((*ours, "paper: Qwen3.5-4B-Base", "gpt-oss-20b"))
     for each in found:
         yield table_row(
@@ -32,7 +32,7 @@ def _exposure(found: Sequence[Found]) -> Iterator[str]:
             _told(each.mean_exposure),
             _share(each.rank1),
             _share(each.said),
-            "" if each.twins is None else f"{each.twins:.2f}",
+            "" if each.twins is None else f"{_told(each.twins)} (n {each.twins.n})",
             *PAPER.get(each.name, ("", "")),
         )
 
