@@ -87,9 +87,10 @@ def test_a_dry_run_says_every_run_and_leaves_nothing(davylamp, tmp_path, monkeyp
     lines = out.splitlines()
     assert "7 runs below runs/position-email-cpu" in lines[1]
     # 2 canaries of dose 8, and the positive control with 10.
-    assert lines[2] == "  constant-first-redacted-s0: audit, 26 rows of canaries, constant learning rate"
-    assert lines[7] == "  cosine-last-redacted-s0: audit, 26 rows of canaries, cosine learning rate"
+    assert lines[2] == "  constant-first-redacted-s0: plant, train, audit; 26 rows of canaries, constant learning rate"
+    assert lines[7] == "  cosine-last-redacted-s0: plant, train, audit; 26 rows of canaries, cosine learning rate"
     assert lines[8] == "  base: the model as it came, not trained"
+    assert lines[9] == "No record leaves this machine."
     assert not list(tmp_path.iterdir())
 
 

@@ -15,6 +15,7 @@ from davylamp.corpora.readers import read_corpus
 from davylamp.protect.corpus.base import texts
 from davylamp.studies.recipe import build_recipe
 from davylamp.studies.runner import run_recipe
+from davylamp.studies.tasks import steps_of, tasks_of
 from support.recipes import tiny_plan, tiny_recipe, write_corpus
 from support.tiny_models import build_tiny
 
@@ -23,7 +24,8 @@ HOLDING = {"planted.jsonl", "protected.jsonl", "manifest.json", ".protect"}
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory):
+def made(tmp_path_factory):
+    """A recipe of every kind of step but constructions, what its run came to, and its folder."""
     place = tmp_path_factory.mktemp("modes")
     torch.set_num_threads(1)
     data = tiny_recipe(
@@ -32,14 +34,26 @@ def out(tmp_path_factory):
         plan=tiny_plan(space={"alphabet": "abcdefgh", "length": 8, "separator": "", "prefix": "Vex"}),
         protect=[{"name": "surrogate", "common": 3}],
         arms="together",
+        landscape={
+            "held_out": {"path": str(place / "c.jsonl")},
+            "question": "Which ref? Its first letter is {first}.",
+            "item": r"It is (\w+) indeed",
+        },
         audit={"measures": ["exposure", "recovery", "extraction", "perplexity"], "before": True},
     )
-    before = os.umask(0o022)
+    recipe, before = build_recipe(data), os.umask(0o022)
     try:
-        run_recipe(build_recipe(data), place / "out", jobs=1, threads=1)
+        outcome = run_recipe(recipe, place / "out", jobs=1, threads=1)
     finally:
         os.umask(before)
-    return place / "out"
+    return recipe, outcome, place / "out"
+
+
+def test_the_steps_that_are_said_are_those_that_are_done(made):
+    recipe, outcome, out = made
+    said = {f"{each.folder.name}/{step}" for each in tasks_of(recipe, out) for step in steps_of(each)}
+    assert said == set(outcome.seconds)
+    assert {"all-s0/protect", "all-s0/landscape", "none-s0/landscape", "base/utility"} <= said
 
 
 def content(path: Path) -> str:
@@ -48,8 +62,9 @@ def content(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "replace")
 
 
-def test_what_holds_a_secret_or_a_record_is_for_its_owner_only(out):
-    (run,) = (path for path in (out / "runs").iterdir() if (path / "manifest.json").exists())
+def test_what_holds_a_secret_or_a_record_is_for_its_owner_only(made):
+    _, _, out = made
+    run = out / "runs" / "all-s0"
     manifest = Manifest.load(run / "manifest.json")
     canaries = {position for canary in manifest.planted() for position in canary.positions}
     told = {canary.secret for canary in manifest.canaries}

@@ -20,7 +20,7 @@ from davylamp.measures import readings as tables
 from davylamp.runs.config import validate
 from davylamp.studies.recipe import Recipe, load_recipe
 from davylamp.studies.runner import run_recipe
-from davylamp.studies.tasks import tasks_of
+from davylamp.studies.tasks import steps_of, tasks_of
 from support.corpora import small_corpus
 from support.recipes import tiny_plan, tiny_recipe, write_corpus, write_yaml
 from support.tiny_models import build_tiny
@@ -63,8 +63,11 @@ def times(out):
 
 
 def test_every_run_has_its_files_and_its_own_arm(made):
-    _, _, outcome, out = made
+    recipe, _, outcome, out = made
     assert {path.name for path in (out / "runs").iterdir()} == {"visible-s0", "redacted-s0", "base"}
+    assert set(outcome.seconds) == {
+        f"{each.folder.name}/{step}" for each in tasks_of(recipe, out) for step in steps_of(each)
+    }
     assert outcome.html.is_file()
     assert set(outcome.seconds) == {
         *(f"{arm}-s0/{step}" for arm in ("visible", "redacted") for step in ("plant", "train", "audit")),

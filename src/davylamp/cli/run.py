@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,11 @@ from davylamp.cli.output import (
     emit_verdict,
 )
 
+if TYPE_CHECKING:
+    from davylamp.studies.recipe import Recipe
 
-def run(
+
+def run(  # noqa: PLR0913 - one parameter an option
     recipe: Annotated[
         str,
         typer.Argument(
@@ -29,6 +32,7 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Changes as key=value, such as seeds=[0,1] training.epochs=2.")
     ] = None,
+    *,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to (default: runs/NAME).")] = None,
     data: Annotated[
         Path | None, typer.Option("--data", help="A file that takes the place of the recipe's corpus.")
@@ -36,6 +40,10 @@ def run(
     held_out: HeldOutOption = None,
     jobs: JobsOption = None,
     threads: ThreadsOption = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say which runs and steps there are and what goes to which server; do nothing."),
+    ] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -49,6 +57,9 @@ def run(
 
     what = load_recipe(recipe, overrides or [], data=data, held_out=held_out)
     folder = out if out is not None else Path("runs") / what.name
+    if dry_run:
+        show_dry_run(what, folder, as_json)
+        return
     outcome = run_recipe(what, folder, Reporter(quiet or as_json), jobs=jobs, threads=threads)
     if as_json:
         emit_json(
@@ -64,3 +75,17 @@ def run(
         emit([f"\n{each.name}"])
         emit_verdict(each.verdict, each.name)
     emit(["", *outcome.report.headlines, "", f"report: {outcome.html}"])
+
+
+def show_dry_run(recipe: Recipe, folder: Path, as_json: bool) -> None:
+    """Say what a recipe would do; a folder that it may not write to is refused as it would be."""
+    from davylamp.studies.dry_run import dry_run
+    from davylamp.studies.runner import is_claimed
+
+    planned = dry_run(recipe, folder)
+    begun = is_claimed(recipe, folder)
+    if as_json:
+        emit_json(planned.as_json())
+        return
+    emit([f"recipe {recipe.name}", *planned.lines()])
+    emit(["Steps there that were finished with the same inputs are not done again."] if begun else [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -135,29 +135,17 @@ def run_study(  # noqa: PLR0913 - one parameter an option
 
 
 def _show_plan(study: Study, recipe: Recipe, folder: Path, as_json: bool) -> None:
-    from davylamp.studies.preview import count_rows
+    from davylamp.studies.dry_run import dry_run
     from davylamp.studies.protocol.spec import CATALOGUE
-    from davylamp.studies.tasks import check_layouts, tasks_of
 
-    if (rows := count_rows(recipe)) is not None:
-        check_layouts(list(tasks_of(recipe, folder)), rows)
-    tasks: list[dict[str, Any]] = [
-        {
-            "run": each.folder.name,
-            "kind": each.kind,
-            "planted_rows": each.plan.planted_rows if each.kind == "audit" else 0,
-            "schedule": None if each.kind == "base" else each.recipe.training.schedule,
-        }
-        for each in tasks_of(recipe, folder)
-    ]
+    planned = dry_run(recipe, folder)
     if as_json:
-        emit_json({"study": study.name, "recipe": recipe.model_dump(mode="json"), "runs": tasks})
+        emit_json({"study": study.name, **planned.as_json()})
         return
     emit(
         [
             f"{_named(study.title, study.figures)}: {study.question}",
-            f"model {recipe.model}; {len(tasks)} runs below {folder}:",
-            *(f"  {each['run']}: {_said(each)}" for each in tasks),
+            *planned.lines(),
             f"Draw the schedules: davylamp plan show {study.name if study.name in CATALOGUE else 'FILE'}.",
         ]
     )
@@ -187,12 +175,6 @@ def _show_outcome(study: Standalone, found: Outcome, as_json: bool) -> None:
         emit([*found.lines, *(f"wrote {path}" for path in found.files)])
     if found.exit_code:
         raise typer.Exit(found.exit_code)
-
-
-def _said(run: dict[str, Any]) -> str:
-    if run["kind"] == "base":
-        return "the model as it came, not trained"
-    return f"{run['kind']}, {run['planted_rows']:,} rows of canaries, {run['schedule']} learning rate"
 
 
 def _show_result(found: StudyResult) -> None:

@@ -21,6 +21,8 @@ from davylamp.studies.recipe import Recipe
 from davylamp.studies.tasks import Task, check_layouts, tasks_of
 from davylamp.studies.work import Spent, carry_out
 
+CLAIM = "recipe.json"
+"""File of a folder that says whose runs it holds."""
 SMALL_BYTES = 20_000_000
 """Weights below which runs share the machine, a process a core."""
 
@@ -67,7 +69,8 @@ def run_recipe(
     with locked(out):
         tasks = list(tasks_of(recipe, out, threads))
         check_layouts(tasks, len(recipe.corpus.load()))
-        _claim(recipe, out)
+        if not is_claimed(recipe, out):
+            files.write_json(out / CLAIM, recipe.model_dump(mode="json"))
         weights = resolve(recipe.model).weight_files
         at_once = min(len(tasks), jobs if jobs is not None else _jobs(sum(path.stat().st_size for path in weights)))
         spent: dict[str, Spent] = {}
@@ -108,17 +111,22 @@ def _jobs(weight_bytes: int) -> int:
     return (os.cpu_count() or 1) if weight_bytes < SMALL_BYTES else 1
 
 
-def _claim(recipe: Recipe, out: Path) -> None:
-    """Refuse a folder of another recipe: its runs would be mixed into this report."""
-    path = out / "recipe.json"
-    mine = recipe.model_dump(mode="json")
+def is_claimed(recipe: Recipe, out: Path) -> bool:
+    """Whether a folder holds runs of this very recipe.
+
+    Raises:
+        RunFolderError: it holds those of another one: they would be mixed into this report.
+    """
+    path = out / CLAIM
     if path.is_file():
-        if files.sha256_bytes(path.read_bytes()) != files.sha256_bytes(files.json_bytes(mine)):
+        if files.sha256_bytes(path.read_bytes()) != files.sha256_bytes(
+            files.json_bytes(recipe.model_dump(mode="json"))
+        ):
             raise RunFolderError(
                 f"{out} holds the run of another recipe (or of other overrides, see {path}): give another --out, or "
                 "remove the folder"
             )
-        return
+        return True
     if (out / "runs").exists() or (out / "manifest.json").exists():
         raise RunFolderError(f"{out} holds runs that no recipe made: give another --out")
-    files.write_json(path, mine)
+    return False

@@ -73,6 +73,21 @@ def tasks_of(recipe: Recipe, out: Path, threads: int | None = None) -> Iterator[
         yield from _untrained(recipe, runs, threads)
 
 
+def steps_of(task: Task) -> tuple[str, ...]:
+    """The steps of a run, in order, by the names that they are stamped and timed with."""
+    recipe = task.recipe
+    asked = {
+        "plant": task.kind in ("audit", "untrained"),
+        "protect": task.kind == "audit" and bool(recipe.protect),
+        "train": task.kind in ("audit", "clean"),
+        "audit": task.kind == "audit",
+        "constructions": task.kind == "audit" and bool(task.plan.constructions),
+        "landscape": task.kind in ("audit", "untrained") and recipe.landscape is not None,
+        "utility": task.kind in ("clean", "base") and recipe.utility is not None,
+    }
+    return tuple(step for step, done in asked.items() if done)
+
+
 def _untrained(recipe: Recipe, runs: Path, threads: int | None) -> Iterator[Task]:
     """The model as it came, asked for the canaries of each seed."""
     rows = None if recipe.training.packing else recipe.training.rows_per_update

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 from davylamp.corpora.spec import CorpusSpec
 from davylamp.errors import Fault, InputError
@@ -22,27 +22,28 @@ SLOTS = ("subject", "first")
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
-def _pattern(pattern: str) -> str:
+def _pattern(pattern: str, info: ValidationInfo) -> str:
     allowed = "a regular expression with a group (in parentheses) that says which part is meant"
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
-        raise InputError(Fault("", pattern, allowed, f"It is no regular expression: {error}.")) from error
+        fix = f"It is no regular expression: {error}."
+        raise InputError(Fault(str(info.field_name), pattern, allowed, fix)) from error
     if not groups:
-        raise InputError(Fault("", pattern, allowed, "It has no group."))
+        raise InputError(Fault(str(info.field_name), pattern, allowed, "It has no group."))
     return pattern
 
 
-def _question(question: str) -> str:
+def _question(question: str, info: ValidationInfo) -> str:
     if strange := sorted({*_SLOT.findall(question)} - {*SLOTS}):
-        fix = f"Not {', '.join(f'{{{slot}}}' for slot in strange)}."
-        raise InputError(Fault("", question, f"no other slots than {', '.join(f'{{{s}}}' for s in SLOTS)}", fix))
+        known, unknown = (", ".join(f"{{{slot}}}" for slot in slots) for slots in (SLOTS, strange))
+        raise InputError(Fault(str(info.field_name), question, f"no other slots than {known}", f"Not {unknown}."))
     return question
 
 
-def _answer(answer: str) -> str:
+def _answer(answer: str, info: ValidationInfo) -> str:
     if _SLOT.findall(answer) != ["secret"]:
-        raise InputError(Fault("", answer, "an answer that holds {secret} once, and no other slot"))
+        raise InputError(Fault(str(info.field_name), answer, "an answer that holds {secret} once, and no other slot"))
     return answer
 
 

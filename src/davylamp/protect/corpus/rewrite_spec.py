@@ -51,6 +51,11 @@ class RewriteSpec(AskingSpec, InterventionSpec):
     form: float = Field(0.5, ge=0, le=1)
     longest: float = Field(3.0, ge=1)
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the steps, a request each: one, or a summary and what is made of it."""
+        return ("summarise", "expand") if self.name.endswith("summary") else ("",)
+
     @model_validator(mode="after")
     def _shows_the_form(self) -> RewriteSpec:
         if self.name.endswith("summary") and self.exemplars is None:

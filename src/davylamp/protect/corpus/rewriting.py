@@ -56,7 +56,7 @@ class Rewriter:
     @property
     def steps(self) -> tuple[str, ...]:
         """Names of the steps: one, or a summary and what is made of it."""
-        return ("summarise", "expand") if self.name.endswith("summary") else ("",)
+        return self._spec.steps
 
     def apply(self, rows: Sequence[Row], reporter: Reporter) -> Iterator[Protected]:
         """Write rows anew; rows that fail are tried again with another draw, as often as the settings say.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from davylamp.corpora.records import Record
 from davylamp.errors import Fault, InputError
@@ -35,13 +35,17 @@ CHUNK = 256
 """Documents that are handed to the finder at once."""
 
 
-def _regex(pattern: str) -> str:
+def _regex(pattern: str, info: ValidationInfo) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise InputError(Fault("", pattern, "a regular expression", f"It is none: {error}.")) from error
+        raise InputError(
+            Fault(str(info.field_name), pattern, "a regular expression", f"It is none: {error}.")
+        ) from error
     if re.compile(pattern).match(""):
-        raise InputError(Fault("", pattern, "a regular expression that does not match the empty text"))
+        raise InputError(
+            Fault(str(info.field_name), pattern, "a regular expression that does not match the empty text")
+        )
     return pattern
 
 
