@@ -52,6 +52,13 @@ def test_a_judge_is_asked_with_leave_only_and_checked(davylamp, run):
         code, out, _ = davylamp(*asked, "--json")
         assert (code, len(served.requests)) == (0, 7)
         assert json.loads(out)["usage"] == {"answers from the cache": 7}
-    code, _, err = davylamp("judge", run, "copies=0", "temprature=1")
+    code, _, err = davylamp("judge", run, "copies=0", "temprature=1", "prompts=no.md", "server=ftp://x")
     assert code == 2
-    assert all(name in err for name in ("model", "copies", "temprature"))
+    for said in (
+        "judge.model is '(missing)'",
+        "judge.copies is 0",
+        "judge.temprature is 1; allowed: no such key. Did you mean 'temperature'?",
+        "judge.prompts is 'no.md'",
+        "judge.server is 'ftp://x'; allowed: a base URL",
+    ):
+        assert said in err

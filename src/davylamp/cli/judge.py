@@ -36,13 +36,13 @@ def judge(
     how far judged scores go with what was measured: survival in the rows, and RUN/landscape.json of the model that was
     trained on them. Writes RUN/judged.json, which holds no text.
     """
-    from davylamp.protect.corpus.judging import JudgeSpec
+    from davylamp.protect.corpus.judging import JudgeSpec, look
     from davylamp.runs.config import apply_overrides, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
     from davylamp.studies.judging import JudgeRequest, judge_forecast, judge_step
 
-    spec = validate(JudgeSpec, apply_overrides({}, settings or []), "judge")
+    spec = validate(JudgeSpec, apply_overrides({}, settings or []), "judge", also=look)
     request = JudgeRequest(spec, asker(yes, as_json), threads)
     with locked(run, make=False):
         if dry_run:

@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from davylamp.corpora.records import Record
+from davylamp.errors import Fault
 from davylamp.protect.corpus.answers import Answers, key_of
 from davylamp.protect.corpus.asking import CHARACTERS, Asker, AskingSpec, Forecast, Question
 from davylamp.protect.corpus.base import Answer, Writer
 from davylamp.protect.corpus.checking import cleaned, refusal, written
-from davylamp.protect.corpus.prompting import load_prompts
+from davylamp.protect.corpus.prompting import load_prompts, prompt_faults
 from davylamp.runs.progress import Reporter
 
 LEAST, MOST = 1, 5
@@ -40,6 +42,9 @@ class JudgeSpec(AskingSpec):
         seed: of which rows; that of the plan if none.
     """
 
+    # What takes the place of a missing or faulty value while the rest is checked.
+    STAND_INS: ClassVar[dict[str, Any]] = {"model": "model"}
+
     temperature: float | None = Field(0.0, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
     max_tokens: int = Field(256, ge=16)
@@ -47,6 +52,11 @@ class JudgeSpec(AskingSpec):
     copies: int = Field(4, ge=1)
     background: int = Field(100, ge=0)
     seed: int | None = Field(None, ge=0)
+
+
+def look(spec: JudgeSpec) -> tuple[Fault, ...]:
+    """What is wrong with the file of the rubric, before anything is loaded."""
+    return prompt_faults("judge", spec.prompts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,3 +79,12 @@ def load_prompts(name: str, path: Path | None = None) -> Prompts:
     if faults or version is None:
         raise InputError(faults)
     return Prompts(f"{version[1]}-{sha256_bytes(text.encode('utf-8'))[:8]}", sections)
+
+
+def prompt_faults(name: str, path: Path | None) -> tuple[Fault, ...]:
+    """What is wrong with a file of prompts; see :func:`load_prompts`."""
+    try:
+        load_prompts(name, path)
+    except InputError as error:
+        return error.faults
+    return ()

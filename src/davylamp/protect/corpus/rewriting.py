@@ -17,7 +17,7 @@ from davylamp.protect.corpus.answers import Answers, key_of
 from davylamp.protect.corpus.asking import CHARACTERS, Asker, Forecast, Question
 from davylamp.protect.corpus.base import Answer, Chat, Protected, Row, Setting
 from davylamp.protect.corpus.checking import form_of, judged, refusal, written
-from davylamp.protect.corpus.prompting import Prompts, load_prompts
+from davylamp.protect.corpus.prompting import Prompts, load_prompts, prompt_faults
 from davylamp.protect.corpus.registry import Kind
 from davylamp.protect.corpus.rewrite_spec import FRESH, RewriteSpec
 from davylamp.runs.files import sha256_bytes
@@ -196,10 +196,7 @@ def _build(spec: RewriteSpec, setting: Setting) -> Rewriter:
 
 def _look(spec: RewriteSpec) -> Iterator[Fault]:
     """Files of prompts and exemplars that cannot be read or lack something."""
-    try:
-        load_prompts(spec.name, spec.prompts)
-    except InputError as error:
-        yield from error.faults
+    yield from prompt_faults(spec.name, spec.prompts)
     path = None if spec.exemplars is None else spec.exemplars.path
     if path is not None and not path.is_file():
         yield Fault("exemplars.path", str(path), "a file that exists")

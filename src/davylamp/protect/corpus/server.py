@@ -74,6 +74,9 @@ def _own_loop() -> Iterator[asyncio.AbstractEventLoop]:
     try:
         yield loop
     finally:
+        # Names are looked up in further threads, which would outlive the loop for a while.
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result(ENDING)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(ENDING)
         if not thread.is_alive():
