@@ -60,6 +60,6 @@ def test_an_older_neighbour_is_not_left_beside_new_rows(davylamp, files):
     corpus, plan, out = files
     davylamp("plant", corpus, "--plan", plan, "--out", out, "--base", "embedded")
     assert (out / "neighbour" / "manifest.json").is_file()
-    code, _, _ = davylamp("plant", corpus, "constructions=[]", "--plan", plan, "--out", out)
+    code, _, _ = davylamp("plant", corpus, "constructions=[]", "--plan", plan, "--out", out, "--force")
     assert code == 0
     assert not (out / "neighbour").exists()

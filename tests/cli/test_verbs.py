@@ -315,6 +315,24 @@ def test_canaries_that_a_model_was_trained_on_are_not_planted_over(davylamp, pla
     assert code == 0, err
 
 
+def test_another_planting_is_replaced_by_force_only(davylamp, place, planted):
+    # A model may have been trained elsewhere: nothing but the manifest says what it was taught.
+    before = {path.name: path.read_bytes() for path in planted.iterdir() if path.is_file()}
+    where = (place / "data.jsonl", "--plan", place / "plan.yaml", "--out", planted, "-q")
+    assert_refused(davylamp("plant", *where, "doses=[1,3]"), "9 canaries", "lost for good", "--force")
+    code, _, err = davylamp("plant", *where)
+    assert code == 0, err
+    assert {name: (planted / name).read_bytes() for name in before} == before
+    # Other twins alone leave the rows as they are, but their secrets are in the manifest too.
+    assert_refused(davylamp("plant", *where, "twins=3"), "another planting")
+    assert davylamp("plant", *where, "doses=[1,3]", "--force")[0] == 0
+    assert (planted / "manifest.json").read_bytes() != before["manifest.json"]
+    (planted / "manifest.json").write_text("{}", "utf-8")
+    assert_refused(davylamp("plant", *where), "cannot be read", "--force")
+    assert davylamp("plant", *where, "--force")[0] == 0
+    assert {name: (planted / name).read_bytes() for name in before} == before
+
+
 def test_a_model_and_a_verdict_of_an_earlier_planting_are_not_used(davylamp, place, audited, tmp_path):
     run, other = tmp_path / "run", tmp_path / "other"
     shutil.copytree(audited[0], run)

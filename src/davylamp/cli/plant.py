@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from davylamp.cli.output import JsonFlag, ThreadsOption, emit, emit_json, style_of
+from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, style_of
 
 if TYPE_CHECKING:
     from davylamp.canaries.constructions import Instance
@@ -45,13 +45,18 @@ def plant(  # noqa: PLR0913 - one parameter an option
     chat_template: Annotated[
         Path | None, typer.Option("--chat-template", help="Jinja file, for a base that has no chat template.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace another planting in OUT; its secrets are lost for good.")
+    ] = False,
     threads: ThreadsOption = None,
     as_json: JsonFlag = False,
+    _quiet: QuietFlag = False,
 ) -> None:
     """Plant canaries into a file of training rows.
 
     Writes OUT/planted.jsonl, a plain fine-tuning file that any trainer takes, and OUT/manifest.json, the sealed
-    record of every secret, which only you may read and no trainer needs.
+    record of every secret, which only you may read and no trainer needs. Refuses a folder that holds another planting;
+    the same one again changes nothing.
     """
     from davylamp.canaries import Plan
     from davylamp.corpora.readers import Columns, read_corpus
@@ -82,7 +87,7 @@ def plant(  # noqa: PLR0913 - one parameter an option
 
         maker = maker_of(base, written, chat_template, threads)
     with locked(out):
-        planted = plant_step(RunFolder(out), corpus, what if arm is None else what.only(arm), maker)
+        planted = plant_step(RunFolder(out), corpus, what if arm is None else what.only(arm), maker, replace=force)
     manifest = planted.manifest
     rows = sum(canary.dose for canary in manifest.canaries)
     twins = sum(canary.dose == 0 for canary in manifest.canaries)

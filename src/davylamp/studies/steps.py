@@ -20,6 +20,7 @@ from davylamp.rendering.render import Renderer
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, replaced_folder
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.runs.wording import counted
 from davylamp.studies.machine import peak_memory, versions
 from davylamp.training.dp.positions import schedule_faults
 from davylamp.training.spec import TrainingSpec
@@ -35,11 +36,11 @@ def plant_step(
         corpus: the background.
         plan: what to plant.
         maker: draws the plan's constructions from the base model, where it has any.
-        replace: also where the folder holds a model or an audit of other canaries.
+        replace: also where another planting is there, whose secrets are lost with its manifest.
 
     Raises:
         PlantingError: the canaries cannot be planted as asked.
-        RunFolderError: a model or an audit there is of other canaries, whose secrets would be lost.
+        RunFolderError: another planting is there, and shall not be replaced.
         StorageError: a file cannot be written.
     """
     planted = plant(corpus, plan, maker)
@@ -52,12 +53,24 @@ def plant_step(
 
 
 def _check_not_in_use(folder: RunFolder, manifest: Manifest) -> None:
+    """Refuse a folder with other secrets: without its manifest no model that was trained on them can be asked."""
+    if not folder.manifest.is_file():
+        return
+    try:
+        there = Manifest.load(folder.manifest)
+    except ManifestError as error:
+        what = f"a manifest that cannot be read ({error})"
+    else:
+        if there.model_copy(update={"davylamp_version": manifest.davylamp_version}) == manifest:
+            return
+        what = f"another planting, of {counted(len(there.planted()), 'canary', 'canaries')} in {there.rows:,} rows"
     used = [path.name for path in (folder.model, folder.readings, folder.verdict) if path.exists()]
-    if used and folder.manifest.is_file() and Manifest.load(folder.manifest) != manifest:
-        raise RunFolderError(
-            f"{folder.path} holds {', '.join(used)} of other canaries, whose secrets only its manifest knows: give "
-            "another --out, or remove the folder"
-        )
+    beside = f" ({', '.join(used)} of other canaries too)" if used else ""
+    raise RunFolderError(
+        f"{folder.path} holds {what}{beside}: its secrets, which {folder.manifest.name} alone knows, would be lost for "
+        "good, and no model that was trained on its rows, here or elsewhere, could be audited again. Give another "
+        "--out, or --force to lose them"
+    )
 
 
 def check_unplanted(data: Path, corpus: Corpus) -> None:
