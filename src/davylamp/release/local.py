@@ -252,7 +252,7 @@ class LocalRelease:
         self._check([prefix], [len(prefix)])
         if self._fast and len(prefix) > self._proven:
             paths = [[prefix[0], prefix[-1]], [prefix[-1], prefix[-1]]]
-            limit = self._limit
+            limit = self.context
             if limit is not None and len(prefix) + len(paths[0]) > limit:
                 return PlainPrefix(self, prefix)
             self.tree_logprobs([prefix], [TokenTree.of(paths)])
@@ -261,7 +261,7 @@ class LocalRelease:
         if not self._fast:
             return PlainPrefix(self, prefix)
         opened = OpenedPrefix(self._model, self._trees, prefix, self._answering, self._name, self._memory)
-        opened.limit = self._limit
+        opened.limit = self.context
         return opened
 
     def generate(self, prompts: Sequence[Sequence[int]], decoding: Decoding) -> list[list[int]]:
@@ -339,7 +339,7 @@ class LocalRelease:
             yield
 
     def _check(self, prefixes: Sequence[Sequence[int]], lengths: Sequence[int]) -> None:
-        limit = self._limit
+        limit = self.context
         for index, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
             if len(prefix) == 0:
                 raise PrefixError(index, "a prefix is empty: there is no position whose answer gives the first token")
@@ -348,7 +348,7 @@ class LocalRelease:
                 raise PrefixError(index, reason)
 
     @property
-    def _limit(self) -> int | None:
+    def context(self) -> int | None:
         """Tokens of the model's context, where it has a fixed one."""
         limit: int | None = getattr(self._base.config.get_text_config(), "max_position_embeddings", None)
         return limit

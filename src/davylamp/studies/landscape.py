@@ -15,7 +15,7 @@ from davylamp.canaries import Manifest
 from davylamp.errors import Fault, InputError, RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.measures.landscape.measure import Known, LandscapeMeasure
-from davylamp.measures.landscape.model import FILE, Base, Landscape, Source
+from davylamp.measures.landscape.model import FILE, Base, Landscape, Source, is_one, named_file
 from davylamp.measures.landscape.spec import LandscapeSpec
 from davylamp.measures.landscape.texts import asked_as
 from davylamp.rendering.render import Style
@@ -45,8 +45,7 @@ class LandscapeRequest:
         style: how records are rendered; what training used if none.
         chat_template: file of a chat template, where the tokenizer has none.
         threads: threads of torch; chosen by the model's size if none.
-        out: the file to write; if none ``landscape.json`` in the run folder, or beside a checkpoint that unlearning
-            wrote, so that neither takes the other's place.
+        out: the file to write; if none see :func:`place_of`.
     """
 
     spec: LandscapeSpec
@@ -59,14 +58,29 @@ class LandscapeRequest:
     out: Path | None = None
 
 
-def place_of(folder: RunFolder, request: LandscapeRequest) -> Path:
-    """Where the landscape of a model is written."""
-    beside = request.model is not None and (Path(request.model) / UNLEARNING).is_file()
-    return request.out or (Path(str(request.model)) if beside else folder.path) / FILE
+def place_of(folder: RunFolder, request: LandscapeRequest, name: str) -> Path:
+    """Where the landscape of a model is written, so that none takes the place of another model's.
+
+    Args:
+        folder: the run.
+        request: which model, and where to, if it says so.
+        name: what was done to the model.
+
+    Returns:
+        ``landscape.json`` in the run folder for the folder's own model, or beside a checkpoint that unlearning wrote;
+        for any other model ``landscape-NAME.json`` in the run folder.
+    """
+    if request.out is not None:
+        return request.out
+    if request.model is None or Path(request.model).resolve() == folder.model.resolve():
+        return folder.path / FILE
+    if (Path(request.model) / UNLEARNING).is_file():
+        return Path(request.model) / FILE
+    return folder.path / named_file(name)
 
 
 def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Reporter = QUIET) -> Landscape:
-    """Read a model once for everything that compares interventions; writes ``landscape.json``.
+    """Read a model once for everything that compares interventions; writes it where :func:`place_of` says.
 
     Ranks that an audit of the same model has read are taken from its readings.
 
@@ -76,7 +90,8 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
         reporter: shows progress.
 
     Raises:
-        InputError: the name is none, or nobody knows what was done to the model and no name is given.
+        InputError: the name is none, nobody knows what was done to the model and no name is given, or no file can be
+            where the result shall be.
         ManifestError: there is no manifest, or the folder's own model was trained on rows of another.
         ModelError: the checkpoint cannot be used.
         RunFolderError: there is no model.
@@ -86,6 +101,11 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
     """
     if request.name is not None and not NAME.fullmatch(request.name):
         raise InputError(Fault("--name", request.name, "1 to 60 characters in one line, not beginning with a space"))
+    if request.out is not None:
+        files.file_named("--out", request.out, FILE)
+    out = request.out
+    if out is not None and out != folder.path / FILE and out.exists() and not is_one(out):
+        raise InputError(Fault("--out", str(out), "a new file, or a landscape to replace: this is none"))
     manifest = Manifest.load(folder.manifest)
     training = read_training(folder)
     if request.model is None:
@@ -105,7 +125,8 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
     unlearned = _unlearning(request, training, manifest, weights)
     name, steps, base = _done(request, training, weights, release.name, unlearned)
     known = _audited(folder, manifest, spec, weights, renderer.style)
-    read = LandscapeMeasure(manifest, renderer, spec, held_out, test, known).measure(release, reporter)
+    measure = LandscapeMeasure(manifest, renderer, spec, held_out, test, known, context=release.context)
+    read = measure.measure(release, reporter)
     found = Landscape(
         davylamp_version=__version__,
         planted_sha256=manifest.planted_sha256,
@@ -124,7 +145,7 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
         medication=read.medication,
         notes=(*_unlearned_notes(name, unlearned, manifest), *read.notes),
     )
-    found.save(place_of(folder, request))
+    found.save(place_of(folder, request, name))
     return found
 
 

@@ -233,6 +233,20 @@ def test_a_chat_model_is_asked_through_its_template(manifest, held) -> None:
     assert any(f"<|user|>Well? {secret[0]}<|end|><|assistant|>{secret}." in text for text in said)
 
 
+def test_records_that_the_model_cannot_read_at_once_are_left_out_and_counted(manifest, held) -> None:
+    release, renderer = TokenLaw(np.ones(len(tiny_tokenizer()))), Renderer(tiny_tokenizer(), "plain")
+    spec = LandscapeSpec.model_validate({"held_out": HELD_OUT})
+    sizes = sorted(len(ids_of(record.reply + tiny_tokenizer().eos_token)) for record in held.records)
+    context = sizes[-3]
+    short = sum(size <= context for size in sizes)
+    found = LandscapeMeasure(manifest, renderer, spec, held, held, context=context).measure(release)
+    assert len(found.held_out) == short < len(sizes)
+    assert f"{len(sizes) - short} of 9 held-out records" in found.notes[0]
+    assert f"context of {context:,} tokens" in found.notes[0]
+    with pytest.raises(ScoringError, match="every held-out record"):
+        LandscapeMeasure(manifest, renderer, spec, held, held, context=sizes[0] - 1)
+
+
 def test_records_without_a_last_item_are_left_out_and_counted(manifest, held) -> None:
     found = read(manifest, TokenLaw(np.ones(len(tiny_tokenizer()))), held)
     assert (len(found.held_out), len(found.medication)) == (9, 7)
@@ -240,7 +254,7 @@ def test_records_without_a_last_item_are_left_out_and_counted(manifest, held) ->
     other = read(manifest, TokenLaw(np.ones(len(tiny_tokenizer()))), held, item=r"Problems: (\w+);")
     assert len(other.medication) == 9
     assert {text.tokens for text in other.medication} == {len(ids_of(" pain"))}
-    with pytest.raises(ScoringError, match="none of the 9"):
+    with pytest.raises(ScoringError, match="none of 9 test records"):
         read(manifest, TokenLaw(np.ones(len(tiny_tokenizer()))), held, item="(never)")
 
 

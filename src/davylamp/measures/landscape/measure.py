@@ -17,6 +17,7 @@ from davylamp.measures.probes import Probe, probed, secret_tokens
 from davylamp.release.base import Access, Release, require
 from davylamp.rendering.render import Renderer
 from davylamp.runs.progress import QUIET, Reporter
+from davylamp.runs.wording import counted
 from davylamp.scoring.tokens import SecretTokens, TokenScorer, TokenScores
 from davylamp.scoring.tokens_decoding import GREEDY
 
@@ -76,6 +77,8 @@ class LandscapeMeasure:
         held_out: Corpus,
         test: Corpus,
         known: Known | None = None,
+        *,
+        context: int | None = None,
     ) -> None:
         """Lay out what will be scored, so that what does not fit costs no reading.
 
@@ -86,29 +89,47 @@ class LandscapeMeasure:
             held_out: records that no model was trained on.
             test: records whose last item is predicted.
             known: the ranks, where an audit has read them; they take longest.
+            context: tokens that the model can read at once; longer records are left out, and counted in the notes.
 
         Raises:
             InputError: the pool is too large, or nobody knows whom a canary's record is about.
-            ScoringError: there is no record, or none has a last item.
+            ScoringError: there is no record, none is short enough, or none has a last item.
         """
         self._manifest, self._spec = manifest, spec
         self._ranked = Exposure(manifest, renderer, spec.pool) if known is None else known
         self._verbatim = secret_tokens(manifest, renderer, probed(manifest, (Probe.HIDDEN,)))
         self._questions = questions(manifest, renderer, spec)
-        for name, corpus in (("held-out", held_out), ("test", test)):
-            if not corpus.records:
-                raise ScoringError(f"there is no {name} record in {corpus.source}")
-        self._held_out = [each for each, _ in records_tokens(held_out.records, renderer, spec.item, "held-out")]
-        tokens = records_tokens(test.records, renderer, spec.item, "test")
+        self._notes: list[str] = []
+        whole = self._tokens(held_out, renderer, "held-out", context)
+        self._held_out = [each for each, _ in whole]
+        tokens = self._tokens(test, renderer, "test", context)
         self._items = [each for each, has_item in tokens if has_item]
         if not self._items:
-            raise ScoringError(f"none of the {len(tokens):,} test records of {test.source} has a last item (item)")
-        left = len(tokens) - len(self._items)
-        self._notes = (
-            (f"{left:,} of {len(tokens):,} test records of {test.source} have no last item and are left out.",)
-            if left
-            else ()
-        )
+            raise ScoringError(f"none of {counted(len(tokens), 'test record')} of {test.source} has a last item (item)")
+        if left := len(tokens) - len(self._items):
+            verb = "has no last item and is" if left == 1 else "have no last item and are"
+            self._notes.append(f"{left:,} of {len(tokens):,} test records of {test.source} {verb} left out.")
+
+    def _tokens(
+        self, corpus: Corpus, renderer: Renderer, name: str, context: int | None
+    ) -> list[tuple[SecretTokens, bool]]:
+        """Records as tokens with the span of their last item, those left out that the model cannot read at once."""
+        if not corpus.records:
+            raise ScoringError(f"there is no {name} record in {corpus.source}")
+        tokens = records_tokens(corpus.records, renderer, self._spec.item, name)
+        if context is None:
+            return tokens
+        short = [each for each in tokens if len(each[0].ids) <= context]
+        if not short:
+            raise ScoringError(
+                f"every {name} record of {corpus.source} is longer than the model's context of {context}"
+            )
+        if left := len(tokens) - len(short):
+            self._notes.append(
+                f"{left:,} of {len(tokens):,} {name} records of {corpus.source} {'is' if left == 1 else 'are'} longer "
+                f"than the model's context of {context:,} tokens and left out."
+            )
+        return short
 
     def measure(self, release: Release, reporter: Reporter = QUIET) -> Reading:
         """Read a model.
@@ -133,7 +154,7 @@ class LandscapeMeasure:
             tuple(self._leaks(ranks, verbatim, semantic)),
             tuple(_text(texts[each.ids], (1, len(each.ids)), each.name) for each in self._held_out),
             tuple(_text(texts[each.ids], each.secret, each.name) for each in self._items),
-            self._notes,
+            tuple(self._notes),
         )
 
     def _ranks(self, release: Release, reporter: Reporter) -> Known:
