@@ -46,7 +46,7 @@ def test_untrained_and_trained_models_are_read_and_compared(davylamp, place, run
     code, out, err = read(davylamp, place, run, "--model", place / "base", "--name", "none")
     assert code == 0, err
     assert "verbatim perplexity" in out
-    none = Landscape.load(run / "landscape.json")
+    none = Landscape.load(run / "landscape-none.json")
     assert (none.intervention, none.steps) == ("none", ())
     assert none.base is not None
     assert none.base.weights_sha256 == none.weights_sha256
@@ -91,7 +91,7 @@ def test_ranks_that_an_audit_has_read_are_not_read_again(davylamp, place, run, m
 
 def test_a_landscape_holds_no_secret(davylamp, place, run) -> None:
     assert read(davylamp, place, run, "--model", place / "base", "--name", "none")[0] == 0
-    text = (run / "landscape.json").read_text()
+    text = (run / "landscape-none.json").read_text()
     for canary in Manifest.load(run / "manifest.json").canaries:
         assert canary.secret not in text
 
@@ -104,7 +104,48 @@ def test_a_model_that_nobody_knows_must_be_named(davylamp, place, run) -> None:
     assert code == 2
     assert "60 characters" in err
     assert read(davylamp, place, run, "--model", place / "base", "--name", "elsewhere")[0] == 0
-    assert Landscape.load(run / "landscape.json").base is None
+    assert Landscape.load(run / "landscape-elsewhere.json").base is None
+    # A name need not be one of a file, and names that are written alike stay apart.
+    for name in ("a/b c", "a/b-c"):
+        assert read(davylamp, place, run, "--model", place / "base", "--name", name)[0] == 0
+    found = [Landscape.load(path).intervention for path in run.glob("landscape-a-b*.json")]
+    assert sorted(found) == ["a/b c", "a/b-c"]
+
+
+def test_another_model_does_not_take_the_place_of_the_run_s_own(davylamp, place, run, tmp_path) -> None:
+    assert davylamp("train", run, *TRAINING, "--model", place / "base", "-q")[0] == 0
+    assert read(davylamp, place, run)[0] == 0
+    own = (run / "landscape.json").read_bytes()
+    code, out, err = read(davylamp, place, run, "--model", place / "base")
+    assert code == 0, err
+    assert f"landscape: {run / 'landscape-none.json'}" in out
+    assert (run / "landscape.json").read_bytes() == own
+    # The run's own model by its path is still the run's own.
+    assert read(davylamp, place, run, "--model", run / "model")[0] == 0
+    assert (run / "landscape.json").read_bytes() == own
+    code, _, err = davylamp("compare", run, "--out", tmp_path / "frontier.json")
+    assert code == 0, err
+    assert {row.intervention for row in Frontier.load(tmp_path / "frontier.json").rows} == {"none", "direct"}
+    assert davylamp("audit", run, "-q")[0] == 0
+    assert davylamp("report", run)[0] == 0
+    rows = json.loads((run / "report.json").read_text())["frontier"]["rows"]
+    assert {row["intervention"] for row in rows} == {"none", "direct"}
+
+
+def test_a_result_is_not_written_over_something_else(davylamp, place, run, tmp_path) -> None:
+    manifest = (run / "manifest.json").read_bytes()
+    code, _, err = read(
+        davylamp, place, run, "--model", place / "base", "--name", "none", "--out", run / "manifest.json"
+    )
+    assert code == 2
+    assert "--out" in err
+    assert read(davylamp, place, run, "--model", place / "base", "--name", "none")[0] == 0
+    code, _, err = davylamp("compare", run, "--out", run / "landscape-none.json")
+    assert code == 2
+    code, _, err = davylamp("compare", run, "--out", run / "manifest.json")
+    assert code == 2
+    assert "--out" in err
+    assert (run / "manifest.json").read_bytes() == manifest
 
 
 def test_bad_input_says_what_is_allowed(davylamp, place, run, tmp_path) -> None:

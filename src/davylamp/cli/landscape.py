@@ -49,7 +49,7 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     base: AdapterBaseOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The file to write (default: RUN/landscape.json, or beside an unlearned model)."),
+        typer.Option("--out", help="The file to write (default: RUN/landscape.json; of another model RUN/landscape-NAME.json)."),
     ] = None,
     style: StyleOption = None,
     chat_template: ChatTemplateOption = None,
@@ -60,7 +60,8 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     """Read what a model leaks of every canary, and what it is still good for, for `davylamp compare`.
 
     Reads each secret after its record and after a question, its rank, and records that the model never saw. Writes
-    RUN/landscape.json, or landscape.json beside a checkpoint that `davylamp unlearn RUN` wrote.
+    RUN/landscape.json; of a --model that is not the run's own RUN/landscape-NAME.json, such as landscape-none.json; of
+    a checkpoint that `davylamp unlearn RUN` wrote landscape.json beside it.
     """
     from davylamp.errors import Fault, InputError
     from davylamp.measures.landscape.spec import LandscapeSpec
@@ -87,7 +88,7 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
-    emit([*_lines(found), f"landscape: {place_of(folder, request)}; now `davylamp compare` with other runs"])
+    emit([*_lines(found), f"landscape: {place_of(folder, request, found.intervention)}; now `davylamp compare` with other runs"])
 
 
 def _lines(found: Landscape) -> list[str]:

@@ -16,7 +16,7 @@ from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS
-from davylamp.measures.landscape.model import FILE as LANDSCAPE
+from davylamp.measures.landscape.model import is_file_of
 from davylamp.report import constructed_view
 from davylamp.report.constructed_data import constructions_of, plan_of, told, unaudited_of
 from davylamp.report.cues import cues
@@ -63,7 +63,7 @@ def collect(folder: Path, show_secrets: bool = False) -> ReportData:
         ManifestError: a run's manifest is missing or damaged.
     """
     places = [path.parent for path in _found(folder, "verdict.json")]
-    landscapes = [(_name(path.parent, folder), path) for path in _found(folder, LANDSCAPE)]
+    landscapes = [(_name(path.parent, folder), path) for path in _found(folder, "landscape*.json") if is_file_of(path)]
     others = sorted({path.parent for name in (CONSTRUCTIONS, MATRIX) for path in _found(folder, name)} - {*places})
     if not places and not others:
         other = "; what was read by `davylamp landscape` is compared by `davylamp compare`" if landscapes else ""

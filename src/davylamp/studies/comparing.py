@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from davylamp.errors import Fault, InputError
-from davylamp.measures.landscape.model import FILE, Landscape
+from davylamp.measures.landscape.model import FILE, Landscape, is_file_of
 from davylamp.report.html import render_comparison
 from davylamp.runs import files
 from davylamp.verdict.frontier import frontier
 from davylamp.verdict.frontier_checks import Named
-from davylamp.verdict.frontier_model import CAPABILITY, PRIVACY, Frontier
+from davylamp.verdict.frontier_model import CAPABILITY, PRIVACY, Frontier, is_comparison
 from davylamp.verdict.frontier_model import FILE as FRONTIER
 
 PAGE = "compare.html"
@@ -55,9 +55,11 @@ def compare_step(places: Sequence[Path], request: CompareRequest) -> tuple[Front
         StorageError: a file cannot be written.
     """
     data = request.out or Path(FRONTIER)
-    if data.suffix == ".html" or data.name == FILE:
+    if data.suffix == ".html" or is_file_of(data):
         # The page would take the data's place, or the data that of what is compared.
         raise InputError(Fault("--out", str(data), f"a file such as {FRONTIER}; its page is written beside it"))
+    if data.exists() and not is_comparison(data):
+        raise InputError(Fault("--out", str(data), "a new file, or a comparison to replace: this is none"))
     found = frontier(landscapes(places), request.x, request.y, request.doses, request.confidence)
     page = data.with_suffix(".html") if request.out is not None else data.with_name(PAGE)
     found.save(data)
@@ -83,7 +85,8 @@ def landscapes(places: Sequence[Path]) -> list[Named]:
         for path in own:
             inside = path.parent if place.is_file() else path.parent.relative_to(place)
             name = str(place) if inside == Path() else str(path.parent)
-            found.setdefault(path.resolve(), name)
+            # A folder may hold those of several models.
+            found.setdefault(path.resolve(), name if path.name == FILE else str(path))
     if faults:
         raise InputError(faults)
     return [(name, Landscape.load(path)) for path, name in found.items()]
@@ -93,7 +96,7 @@ def _within(place: Path) -> Iterator[Path]:
     if place.is_file():
         yield place
     elif place.is_dir():
-        paths = (path for path in place.rglob(FILE) if path.is_file())
+        paths = (path for path in place.rglob("*.json") if is_file_of(path) and path.is_file())
         yield from sorted(
             path for path in paths if not any(part.startswith(".") for part in path.relative_to(place).parts)
         )

@@ -115,7 +115,8 @@ class _Work:
         with self._step("landscape", key, self._folder.path / LANDSCAPE) as todo:
             if todo:
                 style = None if model is None else self._recipe.training.style
-                request = LandscapeRequest(spec, model, name=name, style=style, threads=self._task.threads)
+                out = self._folder.path / LANDSCAPE
+                request = LandscapeRequest(spec, model, name=name, style=style, threads=self._task.threads, out=out)
                 landscape_step(self._folder, request, self._reporter)
 
     def _protecting(self) -> ProtectRequest:

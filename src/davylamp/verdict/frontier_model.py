@@ -165,6 +165,14 @@ class Correlation(_Strict):
     reason: str = ""
 
 
+def is_comparison(path: Path) -> bool:
+    """Whether a file looks like a comparison, also like one of another version."""
+    try:
+        return {"x", "y", "rows", "by_seed"} <= files.read_json(path).keys()
+    except (OSError, ValueError):
+        return False
+
+
 class Frontier(_Strict):
     """All of it, as ``frontier.json`` holds it.
 

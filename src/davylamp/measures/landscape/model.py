@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,9 +13,35 @@ from davylamp.runs import files
 
 FILE = "landscape.json"
 """The result, in the run folder."""
+_OTHERS = "landscape-"
 Role = Literal["focus", "twin", "positive"]
 Nats = Annotated[float, Field(ge=0)]
 Tokens = Annotated[int, Field(ge=1)]
+
+
+def named_file(name: str) -> str:
+    """The file of a landscape that is not of the run's own model, such as ``landscape-none.json``.
+
+    Args:
+        name: what was done to that model.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "-", name)
+    # Names that are written alike stay apart.
+    mark = "" if plain == name else f"-{files.sha256_bytes(name.encode('utf-8'))[:6]}"
+    return f"{_OTHERS}{plain}{mark}.json"
+
+
+def is_file_of(path: Path) -> bool:
+    """Whether a file is one in a run folder that :func:`named_file` or :data:`FILE` names."""
+    return path.name == FILE or (path.name.startswith(_OTHERS) and path.suffix == ".json")
+
+
+def is_one(path: Path) -> bool:
+    """Whether a file looks like a landscape, also like one of another version."""
+    try:
+        return {"intervention", "held_out", "medication"} <= files.read_json(path).keys()
+    except (OSError, ValueError):
+        return False
 
 
 class _Strict(BaseModel):
