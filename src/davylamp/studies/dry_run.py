@@ -121,6 +121,10 @@ class DryRun:
         """For people."""
         yield f"model {self.recipe.model}; {counted(len(self.runs), 'run')} below {self.folder}:"
         yield from (f"  {run.run}: {run.said}" for run in self.runs)
+        yield from self.leaving()
+
+    def leaving(self) -> Iterator[str]:
+        """What would leave this machine, for people."""
         if self.sends:
             yield "what leaves this machine, which the recipe allows by naming the server:"
             yield from (f"  {sending.said}" for sending in self.sends)

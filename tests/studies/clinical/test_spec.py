@@ -61,8 +61,8 @@ def test_a_rewriter_brings_the_interventions_that_need_one():
     hosted = ['rewriter={model: NAME, server: "https://api.example.com/v1", on_failure: surrogate}']
     (step,) = load_recipe(hosted).variant("privacy_summary").protect
     assert (step.name, step.server, step.on_failure) == ("privacy_summary", "https://api.example.com/v1", "surrogate")
-    going = f"up to {recipe.plan.rows} records go to api.example.com"
-    sent = [line.split(":")[0] for line in plan(hosted, None).lines if going in line]
+    going = f"up to {recipe.plan.rows} records of 1 run go to api.example.com"
+    sent = [line.split(":")[0].strip() for line in plan(hosted, None).lines if going in line]
     assert sent == ["rewrite", "privacy_rewrite", "summary", "privacy_summary"]
 
 
@@ -87,11 +87,18 @@ def test_a_hosted_rewriter_is_named_before_anything_is_sent():
     overrides = documented()
     lines = plan(overrides, None).lines
     assert "100 canaries at doses 1, 4, 16, 32, 64 and 20 twins a seed" in lines[0]
-    sent = [line for line in lines if "api.example.com" in line]
-    assert [line.split(":")[0] for line in sent] == ["rewrite", "privacy_rewrite", "summary", "privacy_summary"]
+    kinds = ["rewrite", "privacy_rewrite", "summary", "privacy_summary"]
+    assert [
+        name for name in kinds if any(line.startswith(f"{name}: {name} by NAME on api.example.com") for line in lines)
+    ] == kinds
+    sent = [line for line in lines if "records of" in line]
+    assert [line.split(":")[0].strip() for line in sent] == kinds
     rows = len(load_recipe(overrides).corpus.load())
-    assert all(f"up to {3 * rows:,} records go to api.example.com, model NAME" in line for line in sent)
-    assert "30 models are read in all" in lines[-1]
+    assert all(
+        f"up to {3 * rows:,} records of 3 runs go to api.example.com (encrypted), model NAME" in line for line in sent
+    )
+    assert all("OPENAI_API_KEY, for the key, is" in line for line in sent)
+    assert any("30 models are read in all" in line for line in lines)
 
 
 @pytest.mark.parametrize(

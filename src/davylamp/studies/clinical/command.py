@@ -20,14 +20,12 @@ def plan(overrides: Sequence[str], data: Path | None) -> Planned:
         RecipeError: the recipe has faults; all are named.
         PlantingError: canaries do not fit into the rows.
     """
-    from davylamp.studies.preview import count_rows
-    from davylamp.studies.tasks import check_layouts, tasks_of
+    from davylamp.studies.dry_run import dry_run
 
     recipe = load_recipe(overrides, data)
-    rows = count_rows(recipe)
-    if rows is not None:
-        check_layouts(list(tasks_of(recipe, Path())), rows)
-    return Planned(recipe.model_dump(mode="json"), tuple(_planned(recipe, rows)))
+    laid_out = dry_run(recipe, Path())
+    lines = [*_planned(recipe, laid_out.rows), *laid_out.leaving()]
+    return Planned(recipe.model_dump(mode="json"), tuple(lines))
 
 
 def _planned(recipe: Recipe, rows: int | None) -> Iterator[str]:
@@ -39,14 +37,14 @@ def _planned(recipe: Recipe, rows: int | None) -> Iterator[str]:
         f"{', '.join(map(str, plan.doses))} and {plan.twins} twins a seed, {plan.planted_rows:,} of {planted:,} rows"
     )
     for name in recipe.variants:
-        yield f"{name}: {_done(recipe.variant(name), planted)}"
+        yield f"{name}: {_done(recipe.variant(name))}"
     yield f"none: the untrained model; {len(recipe.seeds) * (len(recipe.variants) + 1)} models are read in all"
 
 
-def _done(recipe: Recipe, rows: int) -> str:
-    """What protects the secrets in a variant, and what leaves the machine for it."""
+def _done(recipe: Recipe) -> str:
+    """What protects the secrets in a variant."""
     training = recipe.training
-    words = [_step(each.model_dump(mode="json"), rows, len(recipe.seeds)) for each in recipe.protect]
+    words = [_step(each.model_dump(mode="json")) for each in recipe.protect]
     if training.goldfish is not None:
         words.append(f"Goldfish loss, k {training.goldfish.k}, h {training.goldfish.h}")
     if (dp := training.dp) is not None:
@@ -56,12 +54,11 @@ def _done(recipe: Recipe, rows: int) -> str:
     return f"{'; '.join(words) or 'the rows as they are'} ({updates}, learning rate {training.learning_rate:g})"
 
 
-def _step(settings: dict[str, object], rows: int, seeds: int) -> str:
-    name = str(settings["name"])
+def _step(settings: dict[str, object]) -> str:
+    name, model = str(settings["name"]), settings.get("model")
     if (server := settings.get("server")) is not None:
-        host = urlsplit(str(server)).netloc
-        return f"{name}: up to {rows * seeds:,} records go to {host}, model {settings.get('model')}"
-    return f"{name} by {settings['model']}, on this machine" if settings.get("model") else name
+        return f"{name} by {model} on {urlsplit(str(server)).netloc}"
+    return f"{name} by {model}, on this machine" if model else name
 
 
 def run(
