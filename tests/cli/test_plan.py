@@ -552,3 +552,10 @@ def test_drawing_loads_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_page_takes_no_folders_place(davylamp, plan_file, tmp_path):
+    (tmp_path / "pages").mkdir()
+    code, _, err = davylamp("plan", "show", plan_file, "--rows", 240, "--out", tmp_path / "pages")
+    assert code == 2
+    assert "plan.html" in err

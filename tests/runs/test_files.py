@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -9,7 +10,7 @@ import threading
 
 import pytest
 
-from davylamp.errors import StorageError
+from davylamp.errors import InputError, StorageError
 from davylamp.runs import files
 
 
@@ -145,3 +146,26 @@ def test_a_file_that_holds_no_number_where_one_stands_is_damaged(tmp_path, text)
     path.write_text(text, "utf-8")
     with pytest.raises(ValueError, match="no number"):
         files.read_json(path)
+
+
+def test_a_file_that_an_option_names_is_no_folder_and_lies_in_one(tmp_path):
+    (tmp_path / "taken").write_text("x")
+    assert files.file_named("--out", tmp_path / "new" / "mine.json", "usual.json") == tmp_path / "new" / "mine.json"
+    assert files.file_named("--out", tmp_path / "taken", "usual.json") == tmp_path / "taken"
+    with pytest.raises(InputError, match=r"usual\.json") as caught:
+        files.file_named("--out", tmp_path, "usual.json")
+    assert (caught.value.faults[0].field, caught.value.faults[0].value) == ("--out", str(tmp_path))
+    with pytest.raises(InputError, match="taken is a file"):
+        files.file_named("--out", tmp_path / "taken" / "a" / "mine.json", "usual.json")
+
+
+def test_space_is_asked_for_only_where_there_is_none(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageError, match=r"nothing was left half-written\. Choose another place"):
+        files.write_bytes(tmp_path / "folder", b"x")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StorageError, match="Free some space"):
+        files.write_with(tmp_path / "file", full)

@@ -70,9 +70,11 @@ def show(
     from davylamp.report.layout import merged
     from davylamp.report.layout_page import page
     from davylamp.report.layout_text import LEGEND, lines
-    from davylamp.runs.files import write_text
+    from davylamp.runs.files import file_named, write_text
     from davylamp.studies.preview import preview
 
+    if out is not None:
+        file_named("--out", out, "plan.html")
     found = preview(source, overrides or [], rows=rows, data=data, arm=arm, variant=variant)
     once = list(merged(found.layouts))
     if out is not None:

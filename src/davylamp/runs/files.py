@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from davylamp.errors import RunFolderError, StorageError
+from davylamp.errors import Fault, InputError, RunFolderError, StorageError
 
 Result = TypeVar("Result", bound=BaseModel)
 
@@ -68,12 +69,36 @@ def write_with(path: Path, write: Callable[[Path], object], *, private: bool = F
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; nothing was left half-written. "
-            "Free some space or choose another folder, then run the same command again"
+            f"{_way_out(error)}, then run the same command again"
         ) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def _way_out(error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "Free some space or choose another folder" if full else "Choose another place, or make this one writable"
+
+
+def file_named(option: str, path: Path, usual: str) -> Path:
+    """A path that an option names for a file to be written.
+
+    Args:
+        option: the option.
+        path: what it names.
+        usual: what such a file is usually called.
+
+    Raises:
+        InputError: no file can be there: a folder is, or a file stands where its folder would be.
+    """
+    if path.is_dir():
+        raise InputError(Fault(option, str(path), f"a file to write, such as {path / usual}; this is a folder"))
+    above = next((each for each in path.parents if each.exists()), None)
+    if above is not None and not above.is_dir():
+        raise InputError(Fault(option, str(path), f"a file in a folder; {above} is a file"))
+    return path
 
 
 def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:

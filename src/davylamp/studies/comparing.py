@@ -50,11 +50,11 @@ def compare_step(places: Sequence[Path], request: CompareRequest) -> tuple[Front
 
     Raises:
         InputError: a place holds no landscape, the runs are not comparable (all faults are named), or the result would
-            take the place of its page or of a landscape.
+            take the place of its page, of a landscape or of a folder.
         RunFolderError: a landscape is damaged.
         StorageError: a file cannot be written.
     """
-    data = request.out or Path(FRONTIER)
+    data = Path(FRONTIER) if request.out is None else files.file_named("--out", request.out, FRONTIER)
     if data.suffix == ".html" or is_file_of(data):
         # The page would take the data's place, or the data that of what is compared.
         raise InputError(Fault("--out", str(data), f"a file such as {FRONTIER}; its page is written beside it"))
