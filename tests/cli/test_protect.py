@@ -9,6 +9,7 @@ import pytest
 
 from davylamp.canaries import Manifest
 from davylamp.cli.main import main
+from davylamp.errors import ProtectionError
 from davylamp.protect.corpus import registry
 from support.chat_server import Reply, chat_server
 from support.clinical_rows import clinical_records
@@ -205,3 +206,140 @@ def test_a_damaged_note_of_rows_is_said_and_no_traceback(run, call):
         code, _, err = call("protect", run, "--show", 3)
         assert code == 2
         assert "protection_rows.jsonl is damaged" in err
+
+
+OWN = """
+from davylamp.protect.corpus.registry import intervention
+
+
+@intervention("lower")
+def lower(text, rng):
+    {body}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Writes a file with an intervention of one's own; what it registers is taken back."""
+
+    def write(body, name="mine.py"):
+        path = tmp_path / name
+        path.write_text(OWN.format(body=body), encoding="utf-8")
+        return path
+
+    yield write
+    registry.forget("lower")
+
+
+def test_an_intervention_of_a_file_is_imported_by_name(run, call, own):
+    path = own("return text.lower()")
+    code, _, err = call("protect", run, "--with", "lower")
+    assert code == 2
+    assert "'lower'" in err
+    code, out, err = call("protect", run, "--with", "lower", "--import", path, "--import", path)
+    assert code == 0, err
+    assert "lower: 55 different rows" in out
+    registry.forget("lower")
+    # What is beside the function in its file is part of it.
+    path.write_text(path.read_text() + "\nOTHER = 1\n", encoding="utf-8")
+    code, out, _ = call("protect", run, "--with", "lower", "--import", path, "--json")
+    assert code == 0
+    assert json.loads(out)["steps"][0]["resumed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "a Python file (.py) that exists"),
+        ("1 / 0", "It raised ZeroDivisionError: division by zero"),
+        ("def (", "It raised SyntaxError"),
+        ("import no_such_module", "It raised ModuleNotFoundError"),
+        ("x = 1", "@intervention"),
+        ("from davylamp.protect.corpus.registry import intervention\nintervention('scrub')(lambda a, b: a)", "taken"),
+    ],
+)
+def test_a_file_that_registers_nothing_says_why(run, call, tmp_path, text, said):
+    path = tmp_path / "mine.py"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    code, out, err = call("protect", run, "--with", "lower", "--import", path)
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "said"),
+    [
+        ("raise ValueError(text)", "it raised ValueError", "lower raised ValueError: Patient"),
+        ("return text.encode()", "it gave back bytes in place of a text", "it gave back bytes"),
+        ("return None", "it gave back NoneType in place of a text", "it gave back NoneType"),
+        ("return ''", "what came back is empty or no text", "what came back is empty"),
+    ],
+)
+def test_a_function_that_fails_is_a_row_that_failed(run, call, own, body, reason, said):
+    canary = next(each for each in Manifest.load(run / "manifest.json").planted() if each.role == "focus")
+    path = own(f"if {canary.secret!r} not in text: return text\n    {body}")
+    asked = ("protect", run, "--with", "lower", "--import", path, "once=true")
+    code, out, err = call(*asked)
+    registry.forget("lower")
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    message = " ".join(err.split())
+    assert f"lower failed for 1 of 53 rows (1 failed: {reason}). Row {min(canary.positions)}: {said}" in message
+    assert not (run / "protection.json").exists()
+    for instead in ("surrogate", "drop"):
+        code, out, _ = call(*asked, f"on_failure={instead}")
+        registry.forget("lower")
+        assert code == 0
+        assert f"1 failed (1 {reason}); taken in their place: {instead}" in out
+        # What an error says may be text of the record; nothing of it is written.
+        for name in ("protection.json", "protection_rows.jsonl"):
+            assert canary.secret not in (run / name).read_text()
+
+
+def test_the_error_of_a_function_is_seen_with_debug(run, monkeypatch, own):
+    path = own("raise ValueError('boom')")
+    monkeypatch.setattr(
+        sys, "argv", ["davylamp", "--debug", "protect", str(run), "--with", "lower", "--import", str(path)]
+    )
+    with pytest.raises(ProtectionError, match=r"Row \d+: lower raised ValueError: boom") as raised:
+        main()
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+class _Point:
+    """An entry point of an installed package."""
+
+    name, value = "wash", "soap:wash"
+
+    def __init__(self, loaded):
+        self._loaded = loaded
+
+    def load(self):
+        if isinstance(self._loaded, Exception):
+            raise self._loaded
+        return self._loaded
+
+
+def test_interventions_of_installed_packages_are_named(run, call, monkeypatch):
+    def wash(text, rng):
+        return text.replace("Boston", "Town")
+
+    monkeypatch.setattr(registry, "entry_points", lambda group: [_Point(wash)] if group == registry.GROUP else [])
+    registry.refresh()
+    try:
+        assert "wash" in call("protect", "--help")[1]
+        assert "wash" in call("protect", run, "--with", "wish")[2]
+        code, out, err = call("protect", run, "--with", "wash")
+        assert code == 0, err
+        assert "wash: 55 different rows" in out
+        monkeypatch.setattr(registry, "entry_points", lambda **_: [_Point(ImportError("no soap"))])
+        registry.refresh()
+        code, _, err = call("protect", run, "--with", "wash")
+        assert code == 2
+        assert "soap:wash" in err
+        assert "no soap" in " ".join(err.split())
+    finally:
+        monkeypatch.undo()
+        registry.refresh()

@@ -21,7 +21,7 @@ from davylamp.cli.matrix import matrix
 from davylamp.cli.output import plain
 from davylamp.cli.plan import plan
 from davylamp.cli.plant import plant
-from davylamp.cli.protect import protect
+from davylamp.cli.protect import ProtectCommand, protect
 from davylamp.cli.records import records
 from davylamp.cli.report import report
 from davylamp.cli.run import run
@@ -63,7 +63,7 @@ def _root(
 app.command()(records)
 app.add_typer(plan, name="plan")
 app.command()(plant)
-app.command()(protect)
+app.command(cls=ProtectCommand)(protect)
 app.command()(judge)
 app.command()(train)
 app.command()(goldfish)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table, plain
 from davylamp.runs.wording import counted
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
     from davylamp.protect.corpus.result import Protection, StepResult
 
 DROPPED = ("row was dropped, another stands in its place", "rows were dropped, others stand in their place")
+
+
+class ProtectCommand(TyperCommand):
+    """``davylamp protect``, whose help names what installed packages add."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Look for what is installed only where help is asked for."""
+        from davylamp.protect.corpus.registry import added
+
+        names = ", ".join(added()) or "none"
+        self.epilog = f"Interventions of installed packages here: {names}."
+        super().format_help(ctx, formatter)
 
 
 def protect(  # noqa: PLR0913 - one parameter an option
@@ -34,6 +47,10 @@ def protect(  # noqa: PLR0913 - one parameter an option
     ] = None,
     spec: Annotated[
         Path | None, typer.Option("--spec", help="YAML file with a list `protect:`, as in a recipe.")
+    ] = None,
+    imports: Annotated[
+        list[Path] | None,
+        typer.Option("--import", help="A Python file of yours to run first, for the @intervention in it (repeatable)."),
     ] = None,
     position: Annotated[
         int | None, typer.Option("--show", min=0, help="Only show this row before and after, from 0.")
@@ -54,9 +71,10 @@ def protect(  # noqa: PLR0913 - one parameter an option
     stand for it. A killed command goes on where it was.
 
     Interventions: scrub, surrogate, rewrite, privacy_rewrite, summary, privacy_summary, and those of installed
-    packages. Settings of all: seed, once (one text for all copies), on_failure (stop, surrogate, drop). See
-    docs/protect.md for those of each.
+    packages or of --import FILE. Settings of all: seed, once (one text for all copies), on_failure (stop, surrogate,
+    drop). See docs/protect.md for those of each.
     """
+    from davylamp.protect.corpus.importing import import_file
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
     from davylamp.studies import protecting
@@ -65,6 +83,8 @@ def protect(  # noqa: PLR0913 - one parameter an option
     if position is not None:
         _show(protecting.show(folder, position, reveal=reveal), as_json)
         return
+    for path in dict.fromkeys(each.resolve() for each in imports or ()):
+        import_file(path)
     request = protecting.ProtectRequest(
         _specs(interventions or [], settings or [], spec), agreed=asker(yes, as_json), threads=threads
     )

@@ -120,7 +120,8 @@ def _apply(
     counts = Counter("ok" for _ in range(len(once_each) - len(failed))) + Counter(each.note for each in failed.values())
     unchanged = sum(each.note == "ok" and each.record == row.record for each, row in zip(made, todo, strict=True))
     if failed and spec.on_failure == "stop":
-        raise ProtectionError(_stopped(spec.name, failed, len(once_each)))
+        first = min(failed.values(), key=lambda each: each.position)
+        raise ProtectionError(_stopped(spec.name, first, failed, len(once_each))) from first.cause
     if failed and spec.on_failure == "surrogate":
         made = _with_surrogates(made, todo, rows, setting.seed)
     return made, StepResult(
@@ -170,13 +171,16 @@ def _readable(made: Protected) -> Protected:
     return made
 
 
-def _stopped(name: str, failed: Mapping[str, Protected], rows: int) -> str:
+def _stopped(name: str, first: Protected, failed: Mapping[str, Protected], rows: int) -> str:
     reasons = Counter(f"{each.note}: {each.reason}" if each.reason else each.note for each in failed.values())
     told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(FAILURES_NAMED))
+    what = first.reason or first.note
+    if first.cause is not None:
+        what = f"{name} raised {type(first.cause).__name__}: {first.cause} (--debug shows where)"
     return (
-        f"{name} failed for {len(failed)} of {counted(rows, 'row')} ({told}); nothing was written. What was done is "
-        "kept. Say what becomes of rows that fail: on_failure=surrogate takes the surrogate rewriter for them, "
-        "on_failure=drop another row's text"
+        f"{name} failed for {len(failed)} of {counted(rows, 'row')} ({told}). Row {first.position}: {what}. Nothing "
+        "was written, and what was done is kept. Say what becomes of rows that fail: on_failure=surrogate takes the "
+        "surrogate rewriter for them, on_failure=drop another row's text"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -68,6 +68,8 @@ class Protected:
         spans: what was replaced and what was looked at and kept, where the intervention works by spans.
         note: whether it worked.
         reason: why not, without any text of the record.
+        cause: the error behind it, if there was one. Its words may hold text of the record: they are for messages, and
+            are written nowhere.
     """
 
     position: int
@@ -75,6 +77,7 @@ class Protected:
     spans: tuple[Span, ...] = ()
     note: Note = "ok"
     reason: str = ""
+    cause: Exception | None = field(default=None, compare=False)
 
 
 @runtime_checkable

@@ -6,7 +6,8 @@ The shortest way to add one is a function from a text to a text::
     def lower(text: str, rng: np.random.Generator) -> str:
         return text.lower()
 
-An installed package names such a function, or a :class:`Kind`, in the entry-point group ``davylamp.interventions``.
+An installed package names such a function, or a :class:`Kind`, in the entry-point group ``davylamp.interventions``. For
+a file that is in no package see :mod:`davylamp.protect.corpus.importing`.
 """
 
 from __future__ import annotations
@@ -109,11 +110,21 @@ def known() -> list[str]:
     return sorted({*_BUILT_IN, *_registered, *_installed()})
 
 
+def refresh() -> None:
+    """Look for installed packages anew, as after one was installed in this process's lifetime."""
+    _installed.cache_clear()
+
+
+def added() -> list[str]:
+    """Names of those that are not built in: of installed packages, and registered in this process."""
+    return sorted({*_registered, *_installed()})
+
+
 def kind_of(name: str) -> Kind:
     """The kind that a name stands for.
 
     Raises:
-        InputError: there is none, or an installed package names something else.
+        InputError: there is none, or an installed package names something else, or something that cannot be loaded.
     """
     if name in _registered:
         return _registered[name]
@@ -121,7 +132,15 @@ def kind_of(name: str) -> Kind:
         return cast("Kind", importlib.import_module(_BUILT_IN[name]).KIND)
     if name not in _installed():
         raise InputError(Fault("protect.name", name, f"one of {', '.join(known())}", closest(name, known())))
-    found = _installed()[name].load()
+    point = _installed()[name]
+    try:
+        found = point.load()
+    except Exception as error:
+        # What somebody else's module raises may be anything.
+        fix = f"Loading it raised {type(error).__name__}: {error} (--debug shows where)."
+        raise InputError(
+            Fault("protect.name", name, f"an intervention whose package loads ({point.value})", fix)
+        ) from error
     return found if isinstance(found, Kind) else _of_function(name, found)
 
 
@@ -197,7 +216,12 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 def _of_function(name: str, function: TextFunction) -> Kind:
-    if not callable(function) or len(inspect.signature(function).parameters) != 2:
+    try:
+        fits = callable(function) and len(inspect.signature(function).parameters) == 2
+    except ValueError:
+        # Some functions that are not written in Python say nothing of their arguments.
+        fits = False
+    if not fits:
         raise InputError(Fault(f"intervention {name}", function, "a function of a text and a random generator"))
     return Kind(InterventionSpec, lambda spec, setting: _Function(name, function, spec, setting))
 
@@ -207,10 +231,7 @@ class _Function:
 
     def __init__(self, name: str, function: TextFunction, spec: InterventionSpec, setting: Setting) -> None:
         self.name = name
-        try:
-            self.version = sha256_bytes(inspect.getsource(function).encode("utf-8"))[:12]
-        except OSError:
-            self.version = f"{function.__module__}.{function.__qualname__}"
+        self.version = _version_of(function)
         self._function = function
         self._seed = setting.seed if spec.seed is None else spec.seed
 
@@ -219,6 +240,30 @@ class _Function:
         with reporter.task(self.name, len(rows)) as advance:
             for row in rows:
                 rng = stream(self._seed, self.name, row.record.line(), row.draw)
-                made = [self._function(text, rng) for text in texts(row.record)]
-                yield Protected(row.position, with_texts(row.record, made))
+                yield self._one(row, rng)
                 advance(1)
+
+    def _one(self, row: Row, rng: np.random.Generator) -> Protected:
+        """Call the function for every text of a row; a row on which it fails has failed, whatever it raised."""
+        try:
+            made = [self._function(text, rng) for text in texts(row.record)]
+        except Exception as error:  # noqa: BLE001 - what somebody else's function raises may be anything
+            reason = f"it raised {type(error).__name__}"
+            return Protected(row.position, row.record, (), "failed", reason, error)
+        # What somebody else's function gives back may be anything too.
+        given: list[object] = [*made]
+        wrong = next((each for each in given if not isinstance(each, str)), "")
+        if not isinstance(wrong, str):
+            reason = f"it gave back {type(wrong).__name__} in place of a text"
+            return Protected(row.position, row.record, (), "failed", reason)
+        return Protected(row.position, with_texts(row.record, made))
+
+
+def _version_of(function: TextFunction) -> str:
+    """A hash of the file that holds a function, since what it calls there is part of it; else its name."""
+    name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
+    try:
+        lines, _ = inspect.findsource(function)
+    except (OSError, TypeError):
+        return name
+    return sha256_bytes("".join([name.rpartition(".")[2], *lines]).encode("utf-8"))[:12]
