@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from davylamp.bounds.intervals import Interval, clopper_pearson, median_interval
+from davylamp.bounds.intervals import Interval, clopper_pearson, least_for_median, median_interval
 from davylamp.errors import InputError
 
 
@@ -146,3 +146,19 @@ def test_median_interval_names_all_faults() -> None:
     with pytest.raises(InputError) as caught:
         median_interval([], 2.0)
     assert [fault.field for fault in caught.value.faults] == ["values", "confidence"]
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99, 0.999])
+def test_the_least_count_for_a_median_is_where_the_interval_stops_being_the_support(confidence: float) -> None:
+    least = least_for_median(confidence)
+    support = (-1.0, 1e6)
+    values = np.arange(float(least))
+    assert median_interval(values, confidence, support) == Interval(0.0, least - 1.0, confidence)
+    if least > 1:
+        assert median_interval(values[:-1], confidence, support) == Interval(*support, confidence)
+
+
+def test_the_least_count_for_a_median_takes_a_confidence() -> None:
+    assert least_for_median() == 6
+    with pytest.raises(InputError, match="confidence"):
+        least_for_median(1.0)

@@ -72,6 +72,10 @@ def test_a_perplexity_is_never_below_one_and_never_infinite() -> None:
 def test_medians_and_shares_are_over_all_canaries() -> None:
     found = median_of(np.asarray([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 12.6201]), 12.62, 2, 0.95)
     assert (found.value, found.n, found.seeds, found.low) == (3.5, 8, 2, 0.0)
+    few = [median_of(np.arange(count, dtype=float), 12.62, 1, 0.95) for count in (5, 6)]
+    # All of five values lie on one side of the median with a chance of 2 / 32, more than 5%.
+    assert [(each.low, each.high) for each in few] == [(None, None), (0.0, 5.0)]
+    assert median_of(np.arange(5.0), 12.62, 1, 0.9).low == 0.0
     share = share_of(np.asarray([True] * 3 + [False] * 7), 1, 0.95)
     assert (share.value, share.low, share.high) == pytest.approx((0.3, 0.0667, 0.6525), abs=1e-4)
 

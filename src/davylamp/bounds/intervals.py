@@ -91,6 +91,22 @@ def median_interval(
     return Interval(float(data[rank - 1]), float(data[data.size - rank]), confidence)
 
 
+def least_for_median(confidence: float = 0.95) -> int:
+    """Observations that an interval for a median takes: of fewer not even the smallest and the largest keep it.
+
+    All n values lie on one side of the median with a chance of ``2^(1-n)``; see :func:`median_interval`.
+
+    Args:
+        confidence: coverage, in (0, 1).
+
+    Raises:
+        InputError: the confidence is outside its range.
+    """
+    if faults := _confidence_faults(confidence):
+        raise InputError(faults)
+    return math.ceil(1 - math.log2(1 - confidence))
+
+
 def bootstrap_median_interval(
     values: ArrayLike, generator: np.random.Generator, confidence: float = 0.95, resamples: int = 10_000
 ) -> Interval:

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from davylamp.bounds.intervals import least_for_median
 from davylamp.report import (
     constructed_view,
     cue_tables,
@@ -139,7 +140,7 @@ def _environment() -> Environment:
     environment.globals.update(
         about=view.about,
         constructed=constructed_view,
-        canaries_of_interval=medians.canaries_of_interval,
+        canaries_of_interval=least_for_median,
         cue_tables=cue_tables.cue_tables,
         first_tables=cue_tables.first_tables,
         shape_signs=SHAPE_SIGNS,

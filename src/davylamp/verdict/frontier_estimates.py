@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from davylamp.bounds.intervals import clopper_pearson, median_interval
+from davylamp.bounds.intervals import clopper_pearson, least_for_median, median_interval
 from davylamp.verdict.frontier_model import Estimate
 
 Array = NDArray[np.float64]
@@ -112,9 +112,14 @@ def _exp(nats: float) -> float:
 
 
 def median_of(values: Array, ceiling: float, seeds: int, confidence: float) -> Estimate:
-    """A median over canaries of all seeds, with its interval from order statistics."""
+    """A median over canaries of all seeds, with its interval from order statistics.
+
+    So few canaries that the interval would be the whole scale have none.
+    """
     # An exposure may pass its ceiling by the last digit.
     kept = np.clip(values, 0.0, ceiling)
+    if kept.size < least_for_median(confidence):
+        return Estimate(value=float(np.median(kept)), low=None, high=None, n=kept.size, seeds=seeds)
     between = median_interval(kept, confidence, (0.0, ceiling))
     return Estimate(value=float(np.median(kept)), low=between.low, high=between.high, n=values.size, seeds=seeds)
 
