@@ -90,3 +90,17 @@ def test_a_damaged_landscape_is_named(davylamp, runs, tmp_path) -> None:
     code, _, err = davylamp("compare", runs, "--out", tmp_path / "o.json")
     assert code == 2
     assert "bad" in err.replace("\n", "")
+
+
+def test_a_folder_is_no_place_for_the_result(davylamp, runs, tmp_path) -> None:
+    (tmp_path / "cmp").mkdir()
+    code, _, err = davylamp("compare", runs, "--out", tmp_path / "cmp")
+    assert code == 2
+    assert "cmp/frontier.json" in err.replace("\n", "")
+    assert "space" not in err
+    assert not [*(tmp_path / "cmp").iterdir()]
+
+
+def test_one_seed_is_said_as_one(davylamp, runs, tmp_path) -> None:
+    _, out, _ = davylamp("compare", runs, "--out", tmp_path / "o.json")
+    assert "direct, seed 0" in out

@@ -52,12 +52,14 @@ def test_any_number_of_interventions_has_a_page(count: int, thirty: str) -> None
 
 
 def test_labels_of_thirty_names_do_not_meet(thirty: str) -> None:
-    wide = plots(thirty)[0]
+    drawing = plots(thirty)[0]
     boxes = []
-    for text in wide.iter("text"):
+    for text in drawing.iter("text"):
         if "halo" in (text.get("class") or ""):
             x, y = float(text.get("x") or 0), float(text.get("y") or 0)
-            boxes.append((x, y - 11, x + 6.5 * len(text.text or ""), y + 3))
+            wide = 6.5 * len(text.text or "")
+            left = x - wide if "end" in (text.get("class") or "").split() else x
+            boxes.append((left, y - 11, left + wide, y + 3))
     assert len(boxes) == 30
     for one, other in combinations(boxes, 2):
         assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
@@ -150,8 +152,18 @@ def test_a_report_of_one_run_has_none(tmp_path: Path) -> None:
     assert collect(tmp_path).frontier is None
 
 
-def test_ways_that_do_the_same_stand_side_by_side() -> None:
+def test_ways_that_do_the_same_have_marks_of_two_sizes_in_one_place() -> None:
     ways = {name: Way(0.5, 0.1) for name in ("a", "b")}
     same = [(name, landscape("a", 0, ways["a"]).model_copy(update={"intervention": name})) for name in ways]
     wide = plots(page(frontier(same, resamples=QUICK)))[0]
-    assert abs(_place(wide, "a")[0] - _place(wide, "b")[0]) > 8
+    assert _place(wide, "a") == pytest.approx(_place(wide, "b"), abs=0.5)
+    sizes = [max(_reach(wide, name, at) for at in (0, 1)) for name in ways]
+    assert sizes[0] > 1.2 * sizes[1]
+
+
+def _reach(drawing: ET.Element, name: str, axis: int) -> float:
+    mark = next(each for each in drawing.iter() if (each.findtext("title") or "").startswith(f"{name}:"))
+    if mark.get("r"):
+        return 2 * float(mark.get("r") or 0)
+    corners = [float(each.split(",")[axis]) for each in (mark.get("points") or "").split()]
+    return max(corners) - min(corners)

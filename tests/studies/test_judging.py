@@ -91,7 +91,7 @@ def test_a_judge_that_is_right_agrees_with_what_survives(folder):
     assert (right.n, right.rho, right.expected, right.method) == (6, pytest.approx(-1), "-", "exact")
     # Of C(6, k) ways to lay out the secrets that are left one is this one; of 3 and 3 its opposite is as far from 0.
     assert right.p == pytest.approx((2 if left == 3 else 1) / math.comb(6, left))
-    assert own["privacy", "secret survives", 1].reason.startswith("3 of the at least 4")
+    assert own["privacy", "secret survives", 1].reason == "a rank correlation takes at least 4, not 3"
     assert own["quality", "secret survives", None].reason == "one of the two is the same for all"
 
 

@@ -118,11 +118,22 @@ def test_leakage_by_dose_rises_where_it_was_made_to_and_twins_read_as_chance(nin
         assert row.doses[0].canaries == 60
 
 
-def test_how_far_twins_differ_is_said(nine: Frontier) -> None:
-    values = {row.intervention: row.doses[0].values["verbatim_perplexity"].value for row in nine.rows}
+def test_how_far_twins_differ_is_said_with_intervals_and_counts(nine: Frontier) -> None:
     note = next(note for note in nine.notes if note.startswith("Twins"))
-    assert f"{min(values.values()):.3g} ({min(values, key=values.__getitem__)})" in note
-    assert f"{max(values.values()):.3g}" in note
+    assert note.startswith("Twins (60 for each intervention), which were planted nowhere")
+    for key, form in (("verbatim_perplexity", "{:.3g}"), ("exposure", "{:.2f}")):
+        values = {row.intervention: row.doses[0].values[key] for row in nine.rows}
+        for choose in (min, max):
+            name = choose(values, key=lambda name: values[name].value)
+            each = values[name]
+            said = [form.format(end) for end in (each.value, each.low, each.high)]
+            assert f"{said[0]} [{said[1]}, {said[2]}] ({name})" in note
+
+
+def test_twins_too_few_for_an_interval_say_so() -> None:
+    few = [(name, landscape(name, 0, each=3)) for name in ("none", "direct")]
+    note = next(note for note in frontier(few, resamples=QUICK).notes if note.startswith("Twins"))
+    assert "(3 for each intervention, too few for an interval of a median)" in note
 
 
 def test_interventions_without_a_difference_share_ranks_and_intervals_hold_the_middle() -> None:

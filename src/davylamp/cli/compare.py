@@ -79,13 +79,13 @@ def _columns(found: Frontier) -> Iterator[tuple[str, str]]:
 
 
 def _value(found: Frontier, row: Row, key: str) -> str:
-    from davylamp.report.frontier_plot import spoken
+    from davylamp.report.frontier_numbers import spoken
 
     return spoken(found, row, key)
 
 
 def _lines(found: Frontier) -> Iterator[str]:
     for row in found.rows:
-        yield f"{row.intervention}, seeds {', '.join(map(str, row.seeds))}"
+        yield f"{row.intervention}, {'seed' if len(row.seeds) == 1 else 'seeds'} {', '.join(map(str, row.seeds))}"
         for title, key in _columns(found):
             yield f"  {title:<36} {_value(found, row, key)}"

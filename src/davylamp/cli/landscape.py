@@ -49,7 +49,9 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     base: AdapterBaseOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The file to write (default: RUN/landscape.json; of another model RUN/landscape-NAME.json)."),
+        typer.Option(
+            "--out", help="The file to write (default: RUN/landscape.json; of another model RUN/landscape-NAME.json)."
+        ),
     ] = None,
     style: StyleOption = None,
     chat_template: ChatTemplateOption = None,
@@ -88,11 +90,16 @@ def landscape(  # noqa: PLR0913 - an argument for each option
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
-    emit([*_lines(found), f"landscape: {place_of(folder, request, found.intervention)}; now `davylamp compare` with other runs"])
+    emit(
+        [
+            *_lines(found),
+            f"landscape: {place_of(folder, request, found.intervention)}; now `davylamp compare` with other runs",
+        ]
+    )
 
 
 def _lines(found: Landscape) -> list[str]:
-    from davylamp.report.frontier_plot import spoken
+    from davylamp.report.frontier_numbers import spoken
     from davylamp.verdict.frontier import frontier
 
     compared = frontier([("this run", found)])

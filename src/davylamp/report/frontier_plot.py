@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from davylamp.report import labels, svg
+from davylamp.report.frontier_looks import looks
+from davylamp.report.frontier_numbers import estimate, perplexity_marks, probability_mark, spoken
 from davylamp.report.labels import Box, Label
 from davylamp.report.plots import LETTER
-from davylamp.report.text import digits, number, percent, shorten, ticks
+from davylamp.report.text import percent, shorten, ticks
+from davylamp.verdict.frontier_metrics import FIRST, GREEDY, SAID
 from davylamp.verdict.frontier_model import CAPABILITY, PRIVACY, Estimate, Frontier, Metric, Row
 
 SIZES: Mapping[str, tuple[float, float]] = {
@@ -21,6 +24,8 @@ SIZES: Mapping[str, tuple[float, float]] = {
 }
 LONGEST = 26
 """Characters of a label."""
+RADIUS = 5.0
+"""Pixels of a mark."""
 ARROW = 9.0
 """Pixels that an arrow keeps off the marks, and the length of its head."""
 
@@ -115,13 +120,10 @@ def _marks(low: float, high: float) -> list[float]:
     return [float(f"{low + step * at:.3g}") for at in range(1, 4)]
 
 
-def estimate(row: Row, key: str) -> Estimate:
-    """Where an intervention stands on an axis."""
-    return row.ranks[key] if key in (PRIVACY, CAPABILITY) else row.values[key]
-
-
 def scatter(found: Frontier, key: str, x: str, y: str, kind: str, finding: str) -> Markup:
     """Interventions on two axes, with intervals, arrows, and the Pareto set.
+
+    Every mark stands at its value. Of marks that lie on one another those behind are larger.
 
     Args:
         found: what was compared.
@@ -134,27 +136,27 @@ def scatter(found: Frontier, key: str, x: str, y: str, kind: str, finding: str) 
     axes = axis_of(found, x), axis_of(found, y)
     width, height = SIZES[kind]
     frame = Box(58, 34, width - 14, height - 56)
-    places = [_place(frame, axes, estimate(row, x).value, estimate(row, y).value) for row in found.rows]
-    points = labels.apart(places, 11)
+    points = [_place(frame, axes, estimate(row, x).value, estimate(row, y).value) for row in found.rows]
+    own = looks([row.intervention for row in found.rows])
+    sizes = labels.sizes(points, RADIUS)
     front = found.front(x, y)
     members = () if front is None else front.members
     lines = [_arrow_line(points, found, arrow.before, arrow.after) for arrow in found.arrows]
     body = [*_axes(frame, axes)]
     body += _stairs(
-        frame, [point for row, point in zip(found.rows, places, strict=True) if row.intervention in members]
+        frame, [point for row, point in zip(found.rows, points, strict=True) if row.intervention in members]
     )
-    for at, row in enumerate(found.rows):
-        body += _whiskers(frame, axes, estimate(row, x), estimate(row, y), points[at], at)
+    for row, look in zip(found.rows, own, strict=True):
+        body += _whiskers(frame, axes, estimate(row, x), estimate(row, y), look)
     for line in lines:
         body += _arrow(line)
-    texts, stand = _labels(found, kind, points, frame, [line for line in lines if line is not None])
-    body += _led(points, stand)
-    for at, row in enumerate(found.rows):
-        look = f"mark {'filled' if row.intervention in members else 'hollow'} s{svg.hue(at)}"
-        body.append(
-            svg.marker(svg.shape(at), *points[at], 5, look, _words(found, row, axes, row.intervention in members))
-        )
-    body += _texts(found, texts, stand, members)
+    texts, stand = _labels(found, kind, points, sizes, frame, [line for line in lines if line is not None])
+    body += _led(points, stand, own)
+    for row, look, point, size in zip(found.rows, own, points, sizes, strict=True):
+        class_ = f"mark {'filled' if row.intervention in members else 'hollow'} s{svg.hue(look)}"
+        words = _words(found, row, axes, row.intervention in members)
+        body.append(svg.marker(svg.shape(look), *point, size, class_, words))
+    body += _texts(found, points, texts, stand, members, own)
     title = f"{axes[1].title} against {axes[0].title}"
     return svg.drawing(f"{key}-{kind}", title, finding, SIZES[kind], body, kind)
 
@@ -166,22 +168,24 @@ def _place(frame: Box, axes: tuple[Axis, Axis], x: float, y: float) -> tuple[flo
     )
 
 
-def mark_text(key: str, log: bool, value: float) -> str:
-    """A mark of an axis."""
-    if log:
-        return f"{value:g}" if value < 1000 else perplexity(value)
-    return f"{value:g}" if key not in ("rank1_share", "greedy_recovery") else percent(value)
+def _mark_texts(axis: Axis) -> list[str]:
+    """The marks of an axis as they are written."""
+    if axis.log:
+        return perplexity_marks(axis.marks)
+    if axis.key == SAID:
+        return [probability_mark(value) for value in axis.marks]
+    return [percent(value) if axis.key in (FIRST, GREEDY) else f"{value:g}" for value in axis.marks]
 
 
 def _axes(frame: Box, axes: tuple[Axis, Axis]) -> Iterator[Markup]:
-    for value in axes[1].marks:
+    for value, words in zip(axes[1].marks, _mark_texts(axes[1]), strict=True):
         y = _place(frame, axes, axes[0].least, value)[1]
         yield svg.line(frame.left, y, frame.right, y, "grid")
-        yield svg.text(frame.left - 8, y + 4, mark_text(axes[1].key, axes[1].log, value), class_="tick end")
-    for value in axes[0].marks:
+        yield svg.text(frame.left - 8, y + 4, words, class_="tick end")
+    for value, words in zip(axes[0].marks, _mark_texts(axes[0]), strict=True):
         x = _place(frame, axes, value, axes[1].least)[0]
         yield svg.line(x, frame.top, x, frame.bottom, "grid")
-        yield svg.text(x, frame.bottom + 18, mark_text(axes[0].key, axes[0].log, value), class_="tick middle")
+        yield svg.text(x, frame.bottom + 18, words, class_="tick middle")
     yield svg.line(frame.left, frame.bottom, frame.right, frame.bottom, "base")
     yield svg.line(frame.left, frame.top, frame.left, frame.bottom, "base")
     yield svg.text(8, 16, f"{_title(frame, axes[1])} ↑ better", class_="axis")
@@ -207,16 +211,23 @@ def _stairs(frame: Box, members: Sequence[tuple[float, float]]) -> Iterator[Mark
     yield svg.path([*corners, (corners[-1][0], frame.bottom)], "front")
 
 
-def _whiskers(
-    frame: Box, axes: tuple[Axis, Axis], x: Estimate, y: Estimate, point: tuple[float, float], index: int
-) -> Iterator[Markup]:
-    look = f"whisker faint s{svg.hue(index)}"
+def _whiskers(frame: Box, axes: tuple[Axis, Axis], x: Estimate, y: Estimate, look: int) -> Iterator[Markup]:
+    class_ = f"whisker faint s{svg.hue(look)}"
     if x.low is not None and x.high is not None:
-        ends = [_place(frame, axes, end, y.value)[0] for end in (x.low, x.high)]
-        yield svg.line(ends[0], point[1], ends[1], point[1], look)
+        yield svg.line(*_place(frame, axes, x.low, y.value), *_place(frame, axes, x.high, y.value), class_)
     if y.low is not None and y.high is not None:
-        ends = [_place(frame, axes, x.value, end)[1] for end in (y.low, y.high)]
-        yield svg.line(point[0], ends[0], point[0], ends[1], look)
+        yield svg.line(*_place(frame, axes, x.value, y.low), *_place(frame, axes, x.value, y.high), class_)
+
+
+def cut(found: Frontier, keys: Sequence[str]) -> bool:
+    """Whether an interval goes on beyond the border of a plot with such axes."""
+    for key in keys:
+        axis = axis_of(found, key)
+        for row in found.rows:
+            each = estimate(row, key)
+            if any(end is not None and not axis.least <= end <= axis.most for end in (each.low, each.high)):
+                return True
+    return False
 
 
 Line = tuple[float, float, float, float]
@@ -245,68 +256,48 @@ def _arrow(line: Line | None) -> Iterator[Markup]:
 
 
 def _labels(
-    found: Frontier, kind: str, points: Sequence[tuple[float, float]], frame: Box, lines: Sequence[Line]
+    found: Frontier,
+    kind: str,
+    points: Sequence[tuple[float, float]],
+    sizes: Sequence[float],
+    frame: Box,
+    lines: Sequence[Line],
 ) -> tuple[list[str], list[Label]]:
     """Names where there is room for all, else the numbers that the legend has."""
     area = Box(frame.left + 2, frame.top, frame.right, frame.bottom - 2)
     names = [shorten(row.intervention, LONGEST) for row in found.rows]
     numbers = [str(at + 1) for at in range(len(names))]
+    clear = [size + labels.CLEAR - RADIUS for size in sizes]
     if kind == svg.WIDE or len(names) <= 5:
-        stand = labels.placed(points, names, area, lines)
+        stand = labels.placed(points, names, area, lines, clear)
         if stand is not None:
             return names, stand
-    stand = labels.placed(points, numbers, Box(0, 0, frame.right + 12, frame.bottom + 12), lines)
+    stand = labels.placed(points, numbers, Box(0, 0, frame.right + 12, frame.bottom + 12), lines, clear)
     return numbers, stand or []
 
 
-def _led(points: Sequence[tuple[float, float]], stand: Sequence[Label]) -> Iterator[Markup]:
+def _led(points: Sequence[tuple[float, float]], stand: Sequence[Label], own: Sequence[int]) -> Iterator[Markup]:
     if stand:
         for at, begin, end in labels.leaders(points, stand):
-            yield svg.path([begin, end], f"leader s{svg.hue(at)}")
+            yield svg.path([begin, end], f"leader s{svg.hue(own[at])}")
 
 
-def _texts(found: Frontier, texts: Sequence[str], stand: Sequence[Label], members: Sequence[str]) -> Iterator[Markup]:
+def _texts(
+    found: Frontier,
+    points: Sequence[tuple[float, float]],
+    texts: Sequence[str],
+    stand: Sequence[Label],
+    members: Sequence[str],
+    own: Sequence[int],
+) -> Iterator[Markup]:
     for at, label in enumerate(stand):
         strong = "strong " if found.rows[at].intervention in members else ""
-        yield svg.text(label.x + 2, label.y, texts[at], class_=f"side {strong}halo t{svg.hue(at)}")
+        # Letters may be wider than they were taken to be: a name on the left grows away from its mark.
+        left = label.box.right <= points[at][0]
+        x, end = (label.box.right - 2, "end ") if left else (label.x + 2, "")
+        yield svg.text(x, label.y, texts[at], class_=f"side {strong}{end}halo t{svg.hue(own[at])}")
 
 
 def _words(found: Frontier, row: Row, axes: tuple[Axis, Axis], member: bool) -> str:
     said = [f"{axis.title.split(':')[0]} {spoken(found, row, axis.key)}" for axis in axes]
     return f"{row.intervention}: {'; '.join(said)}{'; in the Pareto set' if member else ''}"
-
-
-def spoken(found: Frontier, row: Row, key: str) -> str:
-    """A value with its interval in words."""
-    value = estimate(row, key)
-    form = form_of(found.metric(key))
-    if value.low is None or value.high is None:
-        return form(value.value)
-    return f"{form(value.value)} [{form(value.low)}, {form(value.high)}]"
-
-
-def form_of(metric: Metric | None) -> Callable[[float], str]:
-    """How values of a metric (or of a mean rank) are written."""
-    if metric is None:
-        return _rank
-    if metric.unit == "bits":
-        return number
-    if metric.unit == "share of canaries":
-        return percent
-    return small if metric.unit == "probability" else perplexity
-
-
-def _rank(value: float) -> str:
-    return f"{value:.1f}"
-
-
-def small(value: float) -> str:
-    """A probability of any size."""
-    return percent(value) if value >= 0.001 or value == 0 else f"{value:.0e}".replace("e-0", "e-")
-
-
-def perplexity(value: float) -> str:
-    """A perplexity: three digits that count, and no more than a page can show."""
-    if value < 1000:
-        return digits(value)
-    return f"{value:,.0f}" if value < 1e6 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")

@@ -13,6 +13,8 @@ HEIGHT = 16.0
 REACHES = (8.0, 12.0, 18.0, 26.0, 36.0, 48.0, 62.0, 80.0, 100.0, 125.0, 155.0, 190.0)
 """Distances from the point that are tried, in pixels; beyond the first a leader is drawn."""
 ANGLES = tuple(math.radians(22.5 * step) for step in (0, 8, 15, 1, 9, 7, 14, 2, 10, 6, 13, 3, 11, 5, 12, 4))
+CLOSE = 26.0
+"""Pixels between two points below which a label beside one could be read as the other's."""
 CLEAR = 7.0
 """Pixels around a point that stay free of labels."""
 
@@ -79,20 +81,26 @@ def placed(
     texts: Sequence[str],
     area: Box,
     lines: Sequence[tuple[float, float, float, float]] = (),
+    clear: Sequence[float] = (),
 ) -> list[Label] | None:
     """Place a label beside each point.
+
+    Of points that are close together a label stands, if it can, on the side that looks away from the others: between
+    two marks one reads the names in the order of the marks.
 
     Args:
         points: the points.
         texts: the label of each.
         area: no label leaves it.
         lines: lines (x1, y1, x2, y2) that labels keep off where they can.
+        clear: pixels around each point that stay free of labels; :data:`CLEAR` if none.
 
     Returns:
         The labels, in the order of the points; nothing where there is no room for all of them.
     """
     widths = [LETTER * len(text) + 4 for text in texts]
-    marks = [Box(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in points]
+    around = clear or [CLEAR] * len(points)
+    marks = [Box(x - free, y - free, x + free, y + free) for (x, y), free in zip(points, around, strict=True)]
     dots = [dot for line in lines for dot in _along(line)]
     # Where it is crowded there is least choice.
     order = sorted(range(len(points)), key=lambda at: (-_neighbours(points, at), points[at], at))
@@ -100,7 +108,8 @@ def placed(
     for again in range(3):
         for at in order:
             others = [label.box for other, label in found.items() if other != at]
-            best = _best(points[at], widths[at], area, [*others, *marks], dots)
+            close = [other for other in points if 0.5 < math.dist(points[at], other) < CLOSE]
+            best = _best(points[at], widths[at], area, [*others, *marks], dots, close)
             if best is not None:
                 found[at] = best
             elif not again:
@@ -114,6 +123,7 @@ def _best(
     area: Box,
     taken: Sequence[Box],
     dots: Sequence[tuple[float, float]],
+    close: Sequence[tuple[float, float]],
 ) -> Label | None:
     best: tuple[float, Label] | None = None
     for reach_at, reach in enumerate(REACHES):
@@ -129,6 +139,7 @@ def _best(
                 continue
             label = Label(box, reach_at > 0)
             cost += 6 * min(sum(box.holds(*dot) for dot in dots), 6)
+            cost += 30 * any(_towards(point, angle, other) for other in close)
             if label.leader:
                 way = _along((*point, *label.end(*point)))[2:]
                 cost += 12 * min(sum(other.holds(*dot) for dot in way for other in taken), 8)
@@ -142,6 +153,11 @@ def _box(point: tuple[float, float], width: float, reach: float, angle: float) -
     across, down = math.cos(angle), math.sin(angle)
     x, y = point[0] + reach * across + width / 2 * _sign(across), point[1] + reach * down + HEIGHT / 2 * _sign(down)
     return Box(x - width / 2, y - HEIGHT / 2, x + width / 2, y + HEIGHT / 2)
+
+
+def _towards(point: tuple[float, float], angle: float, other: tuple[float, float]) -> bool:
+    """Whether a direction from a point leads to another point's side."""
+    return math.cos(angle) * (other[0] - point[0]) + math.sin(angle) * (other[1] - point[1]) > 1e-6
 
 
 def _sign(value: float) -> float:
@@ -160,26 +176,17 @@ def _neighbours(points: Sequence[tuple[float, float]], at: int) -> int:
     return sum(abs(x - other) < 90 and abs(y - height) < 40 for other, height in points)
 
 
-def apart(points: Sequence[tuple[float, float]], room: float) -> list[tuple[float, float]]:
-    """Points that lie on one another stand side by side.
+def sizes(points: Sequence[tuple[float, float]], radius: float) -> list[float]:
+    """Radii of marks, drawn in their order: one that others would hide is so much larger that it shows around them.
 
     Args:
         points: in pixels.
-        room: pixels from one to the next.
+        radius: of a mark that nothing hides.
     """
-    groups: list[list[int]] = []
-    for at, (x, y) in enumerate(points):
-        near = (group for group in groups if math.dist(points[group[0]], (x, y)) < room * 0.45)
-        group = next(near, None)
-        if group is None:
-            groups.append([at])
-        else:
-            group.append(at)
-    moved = list(points)
-    for group in groups:
-        for place, at in enumerate(group):
-            moved[at] = (points[at][0] + (place - (len(group) - 1) / 2) * room, points[at][1])
-    return moved
+    return [
+        radius * (1 + 0.5 * min(sum(math.dist(point, other) < 0.6 * radius for other in points[at + 1 :]), 4))
+        for at, point in enumerate(points)
+    ]
 
 
 def leaders(

@@ -117,7 +117,7 @@ def _axes(spec: Spec, frame: svg.Frame, axis: svg.DoseAxis, kind: str) -> Iterat
 
 def _mark(frame: svg.Frame, point: Point, x: float, radius: float, interval: bool) -> Iterator[Markup]:
     hue = f"s{svg.hue(point.arm)}"
-    if interval:
+    if interval and point.low < point.high:
         low, high = frame.y(point.low), frame.y(point.high)
         look = f"whisker {hue}" if point.judged else f"whisker unsure {hue}"
         yield svg.line(x, low, x, high, look)

@@ -18,11 +18,12 @@ COLOURS = 8
 """Colours of the style sheet for series, ``s0`` to ``s7``."""
 SHAPES = ("circle", "square", "triangle", "diamond", "wedge", "hexagon", "plus", "hourglass")
 _SPELLED = {"view_box": "viewBox"}
+# The middle of the corners is 0 of each: there the value is.
 _CORNERS: Mapping[str, Sequence[tuple[float, float]]] = {
     "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
-    "triangle": ((0, -1.2), (1.1, 0.8), (-1.1, 0.8)),
+    "triangle": ((0, -1.3), (1.1, 0.65), (-1.1, 0.65)),
     "diamond": ((0, -1.3), (1.1, 0), (0, 1.3), (-1.1, 0)),
-    "wedge": ((0, 1.2), (1.1, -0.8), (-1.1, -0.8)),
+    "wedge": ((0, 1.3), (1.1, -0.65), (-1.1, -0.65)),
     "hexagon": ((1.1, 0), (0.55, 1), (-0.55, 1), (-1.1, 0), (-0.55, -1), (0.55, -1)),
     "plus": (
         *((-0.45, -1.3), (0.45, -1.3), (0.45, -0.45), (1.3, -0.45), (1.3, 0.45), (0.45, 0.45)),

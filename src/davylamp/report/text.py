@@ -41,8 +41,15 @@ def number(value: float) -> str:
 
 
 def digits(value: float) -> str:
-    """A positive number of any size with three digits that count."""
-    return f"{value:#.3g}".rstrip(".")
+    """A positive number of any size: three digits that count, and the whole number from a thousand on."""
+    # What rounds to a thousand is a thousand: 999.7 has no three digits left behind its point.
+    if 999.5 <= value < 1e9:
+        return f"{value:,.0f}"
+    plain = f"{value:#.3g}".rstrip(".")
+    if "e" not in plain:
+        return plain
+    mantissa, exponent = plain.split("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def signed(value: float) -> str:

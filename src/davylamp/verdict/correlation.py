@@ -59,7 +59,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> Spearman:
         raise InputError(Fault("x, y", (first.shape, second.shape), "two lists of finite numbers, equally long"))
     n = first.size
     if n < LEAST:
-        return Spearman(n, reason=f"{n} of the at least {LEAST} that a rank correlation can say something of")
+        return Spearman(n, reason=f"a rank correlation takes at least {LEAST}, not {n}")
     ranks = [_centred(each) for each in (first, second)]
     sizes = [float(np.sqrt((each**2).sum())) for each in ranks]
     if not all(sizes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from davylamp import __version__
@@ -14,6 +14,7 @@ from davylamp.verdict.correlation import LEAST, spearman
 from davylamp.verdict.frontier_checks import Named, common_seeds, comparison_faults
 from davylamp.verdict.frontier_estimates import Sums, crossed_mean, nested_mean
 from davylamp.verdict.frontier_metrics import (
+    EXPOSURE,
     METRICS,
     RANKED,
     VERBATIM,
@@ -25,7 +26,17 @@ from davylamp.verdict.frontier_metrics import (
     text_sums,
     values_of,
 )
-from davylamp.verdict.frontier_model import CAPABILITY, PRIVACY, Arrow, Change, Correlation, Front, Frontier, Row
+from davylamp.verdict.frontier_model import (
+    CAPABILITY,
+    PRIVACY,
+    Arrow,
+    AtDose,
+    Change,
+    Correlation,
+    Front,
+    Frontier,
+    Row,
+)
 from davylamp.verdict.frontier_ranks import Ranks, mean_ranks
 from davylamp.verdict.pareto import pareto
 
@@ -238,16 +249,30 @@ def _notes(
 
 
 def _twins(rows: Sequence[Row]) -> Iterator[str]:
-    """How far perplexities differ where nothing can be remembered."""
-    own = [(dose.values[VERBATIM].value, row.intervention) for row in rows for dose in row.doses if not dose.dose]
-    if len(own) > 1:
-        (least, lowest), (most, highest) = min(own), max(own)
-        yield (
-            f"Twins, which were planted nowhere, have verbatim perplexities from {_digits(least)} ({lowest}) to "
-            f"{_digits(most)} ({highest}): so much of a difference is how well a model spells such secrets, and "
-            "nothing that it remembers. Exposure is free of it."
-        )
+    """How far perplexities differ where nothing can be remembered, and that exposure does not."""
+    own = [(dose, row.intervention) for row in rows for dose in row.doses if not dose.dose]
+    if len(own) < 2:
+        return
+    least, most = _extremes(own, VERBATIM, _digits)
+    lowest, highest = _extremes(own, EXPOSURE, "{:.2f}".format)
+    counts = sorted({twins.canaries for twins, _ in own})
+    bare = ", too few for an interval of a median" if own[0][0].values[EXPOSURE].low is None else ""
+    yield (
+        f"Twins ({' or '.join(map(str, counts))} for each intervention{bare}), which were planted nowhere, have "
+        f"verbatim perplexities from {least} to {most}: so much of a difference is how well a model spells such "
+        f"secrets, and nothing that it remembers. Exposure is free of it: their median is from {lowest} to {highest} "
+        "bits, where a random rank has 1."
+    )
+
+
+def _extremes(own: Sequence[tuple[AtDose, str]], key: str, form: Callable[[float], str]) -> Iterator[str]:
+    """The least and the greatest value with its interval and the intervention's name."""
+    for twins, name in (choose(own, key=lambda each: each[0].values[key].value) for choose in (min, max)):
+        each = twins.values[key]
+        between = "" if each.low is None or each.high is None else f" [{form(each.low)}, {form(each.high)}]"
+        yield f"{form(each.value)}{between} ({name})"
 
 
 def _digits(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    # What rounds to a thousand is written out, as what lies above.
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}" if value < 1e6 else ">1,000,000"
