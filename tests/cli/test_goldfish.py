@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from davylamp.canaries import Manifest
+from davylamp.cli.goldfish import secret_lines
 from davylamp.protect.corpus import registry
 from davylamp.training.goldfish import GoldfishSpec, dropped
 from support.recipes import tiny_plan, write_corpus, write_yaml
@@ -140,3 +141,14 @@ def test_only_secrets_that_stand_in_the_rows_trained_on_are_counted(place, davyl
     expected = [at for at, (own, _) in enumerate(copies[0]) if not own & trained]
     own = next(each for each in found["secrets"] if each["id"] == lucky.id)
     assert (own["tokens"], own["dropped"]) == (len(copies[0]), expected)
+
+
+def test_one_secret_and_one_token_are_said_as_one():
+    assert list(secret_lines([{"id": "a", "tokens": 1, "dropped": [0]}])) == [
+        "of the secret of 1 canary 1 of 1 token is dropped (100.0%); 0 secrets lose none",
+        "all tokens are dropped of the secret of a: never trained to say it",
+    ]
+    pair = [{"id": name, "tokens": 2, "dropped": dropped} for name, dropped in (("a", [0, 1]), ("b", []))]
+    assert next(secret_lines(pair)) == (
+        "of the secrets of 2 canaries 2 of 4 tokens are dropped (50.0%); 1 secret loses none"
+    )

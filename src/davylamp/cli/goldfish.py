@@ -53,9 +53,11 @@ def goldfish(
 
 def _lines(found: GoldfishView) -> Iterator[str]:
     spec = found.spec
+    share = f"{found.dropped / max(1, found.loss_tokens):.1%}; 1/k is {1 / spec.k:.1%}"
     yield (
-        f"goldfish k {spec.k}, h {spec.h} ({spec.scheme}): {found.dropped:,} of {found.loss_tokens:,} loss tokens in "
-        f"{found.rows:,} rows are dropped ({found.dropped / max(1, found.loss_tokens):.1%}; 1/k is {1 / spec.k:.1%})"
+        f"goldfish k {spec.k}, h {spec.h} ({spec.scheme}): {found.dropped:,} of "
+        f"{counted(found.loss_tokens, 'loss token')} in {counted(found.rows, 'row')} {_are(found.dropped)} dropped "
+        f"({share})"
     )
     yield from secret_lines([asdict(each) for each in found.secrets])
     if found.gone:
@@ -67,8 +69,8 @@ def _lines(found: GoldfishView) -> Iterator[str]:
     if found.row is not None:
         held = f", canary {found.row.canary}" if found.row.canary else ""
         yield (
-            f"row {found.row.position}{held}: {len(found.row.dropped)} of {found.row.loss_tokens} loss tokens are "
-            "dropped, marked [-so-]"
+            f"row {found.row.position}{held}: {len(found.row.dropped)} of "
+            f"{counted(found.row.loss_tokens, 'loss token')} {_are(len(found.row.dropped))} dropped, marked [-so-]"
         )
         yield found.row.marked
 
@@ -80,13 +82,19 @@ def secret_lines(secrets: Sequence[dict[str, Any]]) -> Iterator[str]:
     tokens, lost = sum(each["tokens"] for each in secrets), sum(len(each["dropped"]) for each in secrets)
     whole = sum(not each["dropped"] for each in secrets)
     yield (
-        f"of the secrets of {counted(len(secrets), 'canary', 'canaries')} {lost} of {tokens} tokens are dropped "
-        f"({lost / tokens:.1%}); {counted(whole, 'secret loses', 'secrets lose')} none"
+        f"of the {'secret' if len(secrets) == 1 else 'secrets'} of {counted(len(secrets), 'canary', 'canaries')} "
+        f"{lost} of {counted(tokens, 'token')} {_are(lost)} dropped ({lost / tokens:.1%}); "
+        f"{counted(whole, 'secret loses', 'secrets lose')} none"
     )
     silent = [each["id"] for each in secrets if len(each["dropped"]) == each["tokens"]]
     if silent:
         more = f" and {len(silent) - 5} more" if len(silent) > 5 else ""
-        yield f"all tokens are dropped of the secret of {', '.join(silent[:5])}{more}: never trained to say it"
+        which = "secret" if len(silent) == 1 else "secrets"
+        yield f"all tokens are dropped of the {which} of {', '.join(silent[:5])}{more}: never trained to say it"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def trained_with(made: dict[str, Any]) -> Iterator[str]:

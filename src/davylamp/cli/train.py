@@ -10,6 +10,7 @@ import typer
 from davylamp.cli.goldfish import trained_with
 from davylamp.cli.output import ChatTemplateOption, JsonFlag, QuietFlag, ThreadsOption, emit, emit_json
 from davylamp.cli.protect import protected_note
+from davylamp.runs.wording import counted
 
 
 def train(
@@ -62,11 +63,12 @@ def train(
     emit(
         [
             *protected_note(made),
-            f"preflight: all {checked['occurrences']} occurrences of {checked['canaries']} canaries receive loss"
+            f"preflight: {_every(checked['occurrences'], 'occurrence')} of "
+            f"{counted(checked['canaries'], 'canary', 'canaries')} {_receive(checked['occurrences'])} loss"
             + (", but for what goldfish drops" if checked["dropped"] is not None else "")
             + _constructed(checked),
-            f"trained {made['trainable']:,} of {made['parameters']:,} parameters for {made['steps']} steps in "
-            f"{made['seconds']:.0f} s; {_course(losses)}",
+            f"trained {made['trainable']:,} of {made['parameters']:,} parameters for {counted(made['steps'], 'step')} "
+            f"in {made['seconds']:.0f} s; {_course(losses)}",
             *trained_with(made),
             *_private(made["dp"]),
             f"model: {folder.model}",
@@ -76,7 +78,18 @@ def train(
 
 def _constructed(checked: dict[str, Any]) -> str:
     rows, count = checked["instance_rows"], checked["instances"]
-    return f"; so do all {rows} rows of {count} instances of constructions" if count else ""
+    if not count:
+        return ""
+    so = "does" if rows == 1 else "do"
+    return f"; so {so} {_every(rows, 'row')} of {counted(count, 'instance')} of constructions"
+
+
+def _every(count: int, one: str) -> str:
+    return f"the only {one}" if count == 1 else f"all {counted(count, one)}"
+
+
+def _receive(count: int) -> str:
+    return "receives" if count == 1 else "receive"
 
 
 def _course(losses: list[float | None]) -> str:
