@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from davylamp.protect.corpus.segments import pieces, shape_of
+from davylamp.protect.corpus.segments import Structure, pieces, shape_of, structure_in, tokens_of
 
 LINE = (
     "Patient Ada Quorn, 52yo F. Address: 11 Elm Way, Boston, MA 02114. SSN: 999-36-6385, DOB 1971-02-06. "
@@ -61,3 +61,55 @@ def test_pieces_and_tokens_stand_where_they_say(text):
         for token in piece.tokens:
             assert text[token.start : token.end] == token.text
             assert piece.start <= token.start < token.end <= piece.end
+
+
+def test_only_the_labels_of_a_structure_are_labels():
+    text = "Bob Hale: my parcel: late. Order: 77, xx: yy"
+    assert structure_in(text)[0] == {"bob hale", "my parcel", "order", "xx"}
+    found = pieces(text, Structure(frozenset({"order"})))
+    assert [(each.text, each.label, each.ordinal) for each in found] == [
+        ("Bob Hale: my parcel: late", "", 0),
+        ("77", "order", 0),
+        ("xx: yy", "order", 1),
+    ]
+
+
+def test_words_before_a_label_that_follows_a_text_that_is_none_are_a_piece():
+    found = pieces("Bob Hale: Order: 7", Structure(frozenset({"order"})))
+    assert [(each.text, each.label) for each in found] == [("Bob Hale:", ""), ("7", "order")]
+
+
+def test_known_placeholders_are_no_words_and_others_are():
+    structure = Structure(placeholders=frozenset({"PERSON"}))
+    tokens = tokens_of("Ann <PERSON> <EARTH_X>", structure)
+    assert [(each.text, each.shape) for each in tokens] == [
+        ("Ann", "capital"),
+        ("<PERSON>", "placeholder"),
+        ("EARTH", "capital"),
+        ("X", "capital"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        # Combining marks, soft hyphens and joiners belong to their word.
+        ("हिन्दी नाम", ["हिन्दी", "नाम"]),
+        (
+            "Jose\N{COMBINING ACUTE ACCENT} Vexo\N{SOFT HYPHEN}ritan",
+            ["Jose\N{COMBINING ACUTE ACCENT}", "Vexo\N{SOFT HYPHEN}ritan"],
+        ),
+        ("bob_hale", ["bob", "hale"]),
+    ],
+)
+def test_words_are_whole_in_any_script(text, words):
+    assert [each.text for each in tokens_of(text)] == words
+
+
+def test_columns_of_a_table_are_pieces():
+    for text in ("aa bb\tcc\r\ndd", "aa bb | cc\ndd"):
+        assert [(each.text, each.ordinal) for each in pieces(text)] == [("aa bb", 0), ("cc", 1), ("dd", 0)]
+
+
+def test_a_code_whose_signs_stand_alone_is_not_cut():
+    assert [each.text for each in pieces("ref 4; 7; 1; 9, thanks")] == ["ref 4; 7; 1; 9", "thanks"]

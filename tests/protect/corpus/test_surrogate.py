@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import unicodedata
+from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from davylamp.corpora.records import Record
 from davylamp.errors import InputError
-from davylamp.protect.corpus.base import apply_spans
+from davylamp.protect.corpus.base import apply_spans, texts
 from davylamp.protect.corpus.journal import rows_of
 from davylamp.protect.corpus.leaks import survives
 from davylamp.protect.corpus.surrogate import Surrogate
 from davylamp.runs.progress import QUIET
 from support.clinical_rows import DRUGS, clinical_records, clinical_text
+from support.rare_rows import FORMS, coined, rare_records
 
 PATIENTS = clinical_records(80)
 COINED = "Vexoritan 7 MG Oral Tablet"
@@ -117,3 +123,159 @@ def test_chats_keep_their_turns():
     assert made.shape == "prompt_completion"
     assert made.prompt[0].content.startswith("who is patient ")
     assert "Elm3" not in made.reply
+
+
+def words_of(text):
+    """Every run of letters (with their marks) or digits, and every run of both, in lower case; by a rule of its own."""
+    kinds = [
+        "d" if letter.isdecimal() else "l" if letter.isalnum() or unicodedata.category(letter)[0] == "M" else "_"
+        for letter in text
+    ]
+    found = set()
+    for joined in (False, True):
+        at = 0
+        for _, run in itertools.groupby(kinds, key=lambda kind: kind if kind == "_" or not joined else "w"):
+            size = len(list(run))
+            if kinds[at] != "_":
+                found.add(text[at : at + size].casefold())
+            at += size
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(
+    seed=st.integers(0, 2**20),
+    count=st.integers(12, 30),
+    common=st.integers(2, 6),
+    shape=st.sampled_from(["text", "prompt_completion", "messages"]),
+)
+@settings(max_examples=8, deadline=None)
+def test_no_word_or_number_that_few_records_hold_survives_anywhere(form, seed, count, common, shape):
+    """The law of the whole: whatever it is taken for, no word of 1 to ``common`` - 1 records is left in their rows."""
+    records = rare_records(form, count, seed, shape)
+    rows = rows_of([*records, *records[:3] * common], once=False)
+    held = Counter(word for record in records for word in {w for text in texts(record) for w in words_of(text)})
+    surrogate = Surrogate(rows, common=min(common, len(records) // 2))
+    for row in rows:
+        own = {word for text in texts(row.record) for word in words_of(text)}
+        left = {word for text in texts(surrogate.one(row).record) for word in words_of(text)}
+        # A number of one or two digits is one of a hundred, and may be drawn again within a longer one.
+        assert not [w for w in own & left if held[w] < common and not (w.isdigit() and len(w) < 3)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_survives_of_short_numbers_is_chance(form):
+    records = rare_records(form, 60, 1)
+    rows = rows_of(records, once=False)
+    surrogate = Surrogate(rows)
+    held = Counter(word for record in records for word in words_of(record.reply))
+    alone = re.compile(r"(?<![\w.,/:@-])\d{1,2}(?![\w.,/:@-]|[.,]\d)")
+    for row in rows:
+        made = surrogate.one(row).record.reply
+        rare = {number for number in alone.findall(row.record.reply) if held[number] < 5}
+        assert not rare & set(alone.findall(made))
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello, I am {}, customer {}: my parcel is late", "{}: {} it came broken", "Order {1}: {0}"]
+)
+def test_what_stands_before_a_colon_is_a_label_only_where_many_records_hold_it(text):
+    rng = np.random.default_rng(0)
+    names = [f"{coined(rng).title()} {coined(rng).title()}" for _ in range(120)]
+    records = [Record.of_text(text.format(name, 50_000 + 37 * at)) for at, name in enumerate(names)]
+    rows = rows_of(records, once=False)
+    surrogate = Surrogate(rows)
+    for row, name in zip(rows, names, strict=True):
+        made = surrogate.one(row).record.reply
+        for own in (*name.split(), str(50_000 + 37 * row.position)):
+            assert own not in made
+        # And what all of them say behind it is said still.
+        for said in ("my parcel is late", "it came broken", "Order "):
+            assert (said in made) == (said in row.record.reply)
+
+
+def test_a_label_that_as_many_hold_as_must_is_one():
+    def records(held):
+        return [Record.of_text(f"Zorbn: {'my parcel is late'}. n {at}") for at in range(held)] + [
+            Record.of_text(f"Ward: fine. n {at}") for at in range(50, 70)
+        ]
+
+    for held, kept in ((4, False), (5, True)):
+        rows = rows_of(records(held), once=False)
+        assert ("Zorbn" in Surrogate(rows).one(rows[0]).record.reply) is kept
+
+
+def test_placeholders_of_scrubbing_stay_and_others_are_words():
+    forms = ["Dear <PERSON>, file 6904 of <LOCATION>. <WARD> <QUORN{}>"] * 20
+    records = [Record.of_text(form.format(chr(65 + at)) + f" {at * 731}") for at, form in enumerate(forms)]
+    rows = rows_of(records, once=False)
+    made = Surrogate(rows).one(rows[4]).record.reply
+    # <WARD> is no kind of ours, but all hold it; <QUORNE> is one record's.
+    assert made.startswith("Dear <PERSON>, file 6904 of <LOCATION>. <WARD> <")
+    assert "QUORNE" not in made
+    alone = rows_of([*records[:19], Record.of_text("Dear Ann <US_SSN> Elm. <EARTH>")], once=False)
+    made = Surrogate(alone).one(alone[-1]).record.reply
+    assert "<US_SSN>" in made
+    assert "EARTH" not in made
+
+
+def test_a_stand_in_has_the_case_and_about_the_length_of_what_it_stands_for():
+    rng = np.random.default_rng(3)
+    records = [
+        Record.of_text(
+            f"Patient {coined(rng).title()} {coined(rng).title()}, {'F' if at % 7 == 0 else 'M'}, "
+            f"{'NY' if at % 7 else 'TX'}. "
+            f"Take {coined(rng, 9)} 86 MG oral tablet, {coined(rng, 5).upper()}, mail {coined(rng)}@example.com"
+        )
+        for at in range(14)
+    ]
+    rows = rows_of(records, once=False)
+    surrogate = Surrogate(rows)
+    for row in rows:
+        made = surrogate.one(row).record.reply
+        assert re.fullmatch(
+            r"Patient [A-Z][a-z]+ [A-Z][a-z]+, M, NY\. Take [a-z]{9} 86 MG oral tablet, [A-Z]{5}, "
+            r"mail [a-z]{7}@example\.com",
+            made,
+        )
+
+
+def test_a_short_code_without_a_common_one_stays_a_code():
+    states = ["NY", "MA", "TX", "CA", "OH", "IL"]
+    records = [Record.of_text(f"State: {states[at % 6]}. Sex: {'FMXDNU'[at % 6]}. n {at // 2}") for at in range(12)]
+    rows = rows_of(records, once=False)
+    surrogate = Surrogate(rows)
+    for row in rows:
+        assert re.fullmatch(r"State: [A-Z]{2}\. Sex: [A-Z]\. n \d+", surrogate.one(row).record.reply)
+        assert states[row.position % 6] not in surrogate.one(row).record.reply
+
+
+@pytest.mark.parametrize("name", ["Teodoro de Anda", "Ludwig van der Quorn", "Omar bin al Rasz", "Ana dos Qantos"])
+def test_names_with_particles_are_one_name(name):
+    others = [f"{name.split()[0]} Elm", f"Ada {name.split()[-1]}", name.replace(name.split()[0], "Bela")]
+    records = [
+        Record.of_text(f"customer {each} is here, n {at}")
+        for at, each in enumerate([*others * 6, *["Zoe Fox"] * 30, name])
+    ]
+    rows = rows_of(records, once=False)
+    surrogate = Surrogate(rows)
+    assert [rows[-1].record.reply[span.start : span.end] for span in surrogate.rare(rows[-1].record.reply)][:1] == [
+        name
+    ]
+    # Each word of it is common, and the name is nobody else's.
+    assert name not in surrogate.one(rows[-1]).record.reply
+    labelled = rows_of(
+        [Record.of_text(f"Customer: {name if not at else 'Ada Elm'}. n {at}") for at in range(20)], once=False
+    )
+    text = labelled[0].record.reply
+    assert [text[s.start : s.end] for s in Surrogate(labelled).rare(text) if s.kind == "name"] == [name]
+
+
+@pytest.mark.parametrize("mark", ["; ", ". ", ", ", " ", "\n", "-", ": "])
+def test_a_code_of_letters_goes_however_they_are_parted(mark):
+    rng = np.random.default_rng(9)
+    codes = [mark.join("abcdefgh"[int(each)] for each in rng.integers(8, size=6)) for _ in range(200)]
+    rows = rows_of([Record.of_text(f"pls send ticket {code}, thanks") for code in codes], once=False)
+    surrogate = Surrogate(rows)
+    # Every letter by itself stands in many records, and all six together in one.
+    assert not any(codes[row.position] in surrogate.one(row).record.reply for row in rows[:40])

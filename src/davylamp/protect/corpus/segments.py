@@ -2,27 +2,79 @@
 
 Nothing here knows a language or a field. ``Medications: a; b.`` has items of the kind ``medications``, ``Address: 1 A
 Street, Boston`` has the pieces ``address 1`` and ``address 2``, and words are capitalised, lower-case, numbers
-or dates.
+or dates. What looks like structure is none by itself: a text before a colon may be anybody's name. Which texts are
+labels, and which ``<KIND>`` are placeholders, is told by a :class:`Structure`.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
-Shape = Literal["capital", "lower", "number", "date"]
+Shape = Literal["capital", "lower", "number", "date", "placeholder"]
+
+
+def _marks() -> str:
+    """A class of what may stand inside a word and is no letter: combining marks, soft hyphens, joiners.
+
+    Without them a word of many scripts would fall into single letters, each of them in many records.
+    """
+    blocks = (range(0x300, 0x20000), range(0xE0100, 0xE01F0))
+    own = [code for block in blocks for code in block if unicodedata.category(chr(code))[0] == "M"]
+    ranges: list[list[int]] = []
+    for code in sorted([*own, 0xAD, *range(0x200B, 0x200E), 0x2060, 0xFEFF]):
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
+
 
 _CUT = re.compile(
-    r"(?P<section>\.(?=\s|$)\s*|[!?](?=\s|$)\s*|\n+)|(?P<item>;\s*)|(?P<comma>(?<!\d),\s+|,\s+(?![\d\s]))|(?P<label>:\s+)"
+    r"(?P<section>\.(?=\s|$)\s*|[!?](?=\s|$)\s*|[\r\n]+)|(?P<item>;\s*)|"
+    r"(?P<comma>(?<!\d),\s+|,\s+(?![\d\s])|\t+|\s\|\s)|(?P<label>:\s+)"
 )
-_TOKEN = re.compile(r"[^\W_]+(?:(?:[-./:'’@]|(?<=\d),(?=\d))[^\W_]+)*")
+_MARKS = _marks()
+_LETTER = rf"[^\W_][{_MARKS}]*"
+_WORD = rf"(?:{_LETTER})+"
+_TOKEN = re.compile(rf"(?P<placeholder><[A-Z][A-Z0-9_]*>)|{_WORD}(?:(?:[-./:'’@]|(?<=\d),(?=\d)){_WORD})*")
+_PLACEHOLDER = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}")
+_SPELLED = re.compile(rf"(?<![^\W_]){_LETTER}(?:(?:(?![{_MARKS}])[\W_]){{1,3}}{_LETTER}){{2,}}(?![^\W_])")
+"""A word or a code of which every letter stands by itself (``4; 7; 1; 9``, ``b, o, b``): no separator cuts it."""
+_PART = re.compile(rf"\d+|(?:[^\W\d_][{_MARKS}]*)+")
+_JOIN = re.compile(r"[-./:'’@]")
+_KNOWN = 1 << 16
+"""Words whose shape is remembered."""
 _LABEL_WORDS = 4
 """Words that a label has at most; a longer text before a colon is prose."""
 _ORDINALS = 4
 """Pieces between commas that have a kind of their own; later ones share the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What in a file's texts is structure and nobody's own.
+
+    Attributes:
+        labels: texts that are labels where a colon follows, in lower case; nothing if every short one is.
+        placeholders: kinds that are placeholders where they stand in pointed brackets, as in ``<PERSON>``.
+    """
+
+    labels: frozenset[str] | None = None
+    placeholders: frozenset[str] = frozenset()
+
+    def is_label(self, text: str) -> bool:
+        """Whether a text before a colon is a label."""
+        return self.labels is None or text in self.labels
+
+
+EVERY_LABEL = Structure()
+"""Every text of a few words before a colon is a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +107,7 @@ class Piece:
         label: the label of its section in lower case, or nothing.
         ordinal: its number between commas in its section, from 0.
         listed: whether its section is a list with semicolons.
+        tokens: its words and numbers.
     """
 
     start: int
@@ -63,60 +116,102 @@ class Piece:
     label: str
     ordinal: int
     listed: bool
-
-    @property
-    def tokens(self) -> list[Token]:
-        """Its words and numbers."""
-        found = enumerate(_TOKEN.finditer(self.text))
-        return [
-            Token(self.start + match.start(), self.start + match.end(), match[0], shape_of(match[0]), place)
-            for place, match in found
-        ]
+    tokens: tuple[Token, ...] = field(repr=False, default=())
 
 
+@lru_cache(maxsize=_KNOWN)
 def shape_of(token: str) -> Shape:
-    """What a token looks like."""
+    """What a token looks like; ``al-Hassan`` and ``d'Arcy`` are capitalised."""
     if _DATE.fullmatch(token):
         return "date"
     if any(letter.isdigit() for letter in token):
         return "number"
-    return "capital" if token[:1].isupper() else "lower"
+    return "capital" if any(part[:1].isupper() for part in _JOIN.split(token)) else "lower"
 
 
-def pieces(text: str) -> list[Piece]:
+def tokens_of(text: str, structure: Structure = EVERY_LABEL, start: int = 0) -> tuple[Token, ...]:
+    """The words and numbers of a text.
+
+    Args:
+        text: the text.
+        structure: tells placeholders.
+        start: where the text begins in a longer one.
+    """
+    found: list[Token] = []
+    at = 0
+    while match := _TOKEN.search(text, at):
+        at = match.end()
+        placeholder = match["placeholder"]
+        if placeholder and placeholder[1:-1] not in structure.placeholders:
+            # Words in brackets like any other: they are read again without the bracket.
+            at = match.start() + 1
+            continue
+        shape: Shape = "placeholder" if placeholder else shape_of(match[0])
+        found.append(Token(start + match.start(), start + match.end(), match[0], shape, len(found)))
+    return tuple(found)
+
+
+@lru_cache(maxsize=_KNOWN)
+def parts_of(token: str) -> tuple[str, ...]:
+    """The runs of letters and of digits that a token is made of: ``bob``, ``77``, ``mail``, ``com``."""
+    return tuple(_PART.findall(token))
+
+
+def structure_in(text: str) -> tuple[set[str], set[str]]:
+    """What may be structure in a text: short texts before colons, in lower case, and kinds in pointed brackets."""
+    labels = {candidate for _, mark, candidate in _cuts(text) if mark == "label" and candidate}
+    return labels, set(_PLACEHOLDER.findall(text))
+
+
+def pieces(text: str, structure: Structure = EVERY_LABEL) -> list[Piece]:
     """The pieces of a text in order, labels left out; nothing but separators and labels lies between them."""
     found: list[Piece] = []
-    for label, parts in _sections(text):
+    for label, parts in _sections(text, structure):
         listed = any(mark == "item" for _, _, mark in parts)
         # In a list with semicolons a comma belongs to its item.
         cuts = _merged(parts) if listed else parts
         for ordinal, (start, end, _) in enumerate(cuts):
-            if text[start:end].strip():
+            own = text[start:end].strip()
+            if own:
                 left = start + len(text[start:end]) - len(text[start:end].lstrip())
-                right = left + len(text[start:end].strip())
                 place = 0 if listed else min(ordinal, _ORDINALS - 1)
-                found.append(Piece(left, right, text[left:right], label, place, listed))
+                tokens = tokens_of(own, structure, left)
+                found.append(Piece(left, left + len(own), own, label, place, listed, tokens))
     return found
 
 
 _Part = tuple[int, int, str]
 
 
-def _sections(text: str) -> Iterator[tuple[str, list[_Part]]]:
-    """Label and parts of each section; a part has a start, an end and the separator behind it."""
-    label, parts, at = "", list[_Part](), 0
+def _cuts(text: str) -> Iterator[tuple[re.Match[str], str, str]]:
+    """Each separator, what it separates, and before a colon what may be its label: the words since the last one."""
+    spelled = [match.span() for match in _SPELLED.finditer(text)]
+    at = 0
     for match in _CUT.finditer(text):
+        if any(start < match.start() and match.end() < end for start, end in spelled):
+            continue
         mark = str(match.lastgroup)
-        words = text[at : match.start()].split()
-        if mark == "label" and not 0 < len(words) <= _LABEL_WORDS:
+        words = text[at : match.start()].split() if mark == "label" else []
+        yield match, mark, " ".join(words).lower() if len(words) <= _LABEL_WORDS else ""
+        at = match.end()
+
+
+def _sections(text: str, structure: Structure) -> Iterator[tuple[str, list[_Part]]]:
+    """Label and parts of each section; a part has a start, an end and the separator behind it."""
+    label, parts, at, since = "", list[_Part](), 0, 0
+    for match, mark, candidate in _cuts(text):
+        if mark == "label" and not (candidate and structure.is_label(candidate)):
+            since = match.end()
             continue
         if mark == "label":
+            if text[at:since].strip():
+                parts.append((at, since, "section"))
             if parts:
                 yield label, parts
-            label, parts = " ".join(words).lower(), []
+            label, parts = candidate, []
         else:
             parts.append((at, match.start(), mark))
-        at = match.end()
+        at = since = match.end()
         if mark == "section":
             yield label, parts
             label, parts = "", []

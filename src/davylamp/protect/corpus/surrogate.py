@@ -2,38 +2,41 @@
 
 A record is rare where its parts are: a part that fewer than ``common`` different records of the file hold in the same
 place is replaced by one of the same kind that at least as many hold, drawn by how many hold it. Kinds are told by
-position and shape (see :mod:`davylamp.protect.corpus.segments`). Numbers and names that are rare in every record are
-drawn anew in their shape. Everything is drawn from a seed, so that the same file gives the same text.
+position and shape (see :mod:`davylamp.protect.corpus.segments`); what is structure, such as a label, is told by how
+many records hold it as well. Where a kind has nothing common, names, numbers and words are made up in their shape.
+Everything is drawn from a seed, so that the same file gives the same text.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from davylamp.corpora.names import FIRST_NAMES, SURNAMES
-from davylamp.errors import Fault, InputError
+from davylamp.protect.corpus import inventing
 from davylamp.protect.corpus.base import InterventionSpec, Protected, Row, Setting, Span, apply_spans, texts
+from davylamp.protect.corpus.frequencies import Frequencies, class_of
+from davylamp.protect.corpus.inventing import Inventor
 from davylamp.protect.corpus.registry import Kind
-from davylamp.protect.corpus.segments import Piece, Token, pieces
+from davylamp.protect.corpus.segments import Piece, Token, parts_of, tokens_of
 from davylamp.runs.progress import Reporter
 from davylamp.secrets.streams import stream
 
-Place = tuple[str, int]
-"""Where a piece stands: its label, and its number between commas."""
-
-FURNITURE = 0.5
-"""Share of records from which a word at its place is the form's and no one's own (``Patient``, ``DOB``)."""
 FEW = 8
 """Common words of a kind below which rare names are taken from a list of invented ones."""
-TRIES = 50
-"""Draws of a number until one is new."""
-NEUTRAL = "other"
-"""What takes the place of a rare word where its kind has no common one."""
+_PARTICLES_TEXT = """
+af al bin bint da dal dalla de degli dei del della den der des di do dos du el ibn la las le los of san ten ter van ver
+von y zu zum zur
+"""
+PARTICLES = frozenset(_PARTICLES_TEXT.split())
+"""Words in small letters that stand inside a name."""
+_NAME_CLASS = "Aaa"
+FIRST = "first name"
+"""Kind of the first word of a name, for which a first name is drawn."""
 
 
 class SurrogateSpec(InterventionSpec):
@@ -48,118 +51,37 @@ class SurrogateSpec(InterventionSpec):
     common: int = Field(5, ge=2)
 
 
-class Frequencies:
-    """How many different records hold each piece and each word of a kind."""
+@dataclass(slots=True)
+class _Draws:
+    """What is remembered while one record is rewritten.
 
-    def __init__(self, rows: Sequence[Row], common: int) -> None:
-        """Count.
+    Attributes:
+        rng: its random numbers.
+        own: its words and their parts, in lower case, none of which a list of names may give back.
+        telling: the rare ones among them.
+        told: what stands for a word, so that the same word gets the same stand-in.
+    """
 
-        Args:
-            rows: the whole file; rows of one origin count as one record.
-            common: records that must hold a part for it to be common.
-
-        Raises:
-            InputError: there are so few different records that nothing could be told to be common.
-        """
-        self.common = common
-        self.records = len({row.origin for row in rows})
-        if self.records < 2 * common:
-            raise InputError(
-                Fault(
-                    "surrogate.common",
-                    common,
-                    f"at most half of {self.records}, the number of different records in the file",
-                    "What is rare is told by how many records hold it, which takes records.",
-                )
-            )
-        self.lists: set[str] = set()
-        items: dict[tuple[str, str], set[int]] = defaultdict(set)
-        whole: dict[tuple[Place, str], set[int]] = defaultdict(set)
-        words: dict[tuple[Place, str], set[int]] = defaultdict(set)
-        placed: dict[tuple[Place, str, int, str], set[int]] = defaultdict(set)
-        seen: set[tuple[int, str]] = set()
-        self.words: set[str] = set()
-        for row in rows:
-            for text in texts(row.record):
-                if (row.origin, text) in seen:
-                    continue
-                seen.add((row.origin, text))
-                for piece in pieces(text):
-                    if piece.listed:
-                        self.lists.add(piece.label)
-                        # What stands alone after a label may be a word for an empty list.
-                        items[piece.label, piece.text].add(row.origin)
-                    where = field_of(piece)
-                    whole[where, piece.text.casefold()].add(row.origin)
-                    for token in piece.tokens:
-                        self.words.add(token.text.casefold())
-                        words[where, token.text.casefold()].add(row.origin)
-                        placed[where, token.shape, token.place, token.text].add(row.origin)
-        self._whole = {key: len(held) for key, held in whole.items()}
-        self._words = {key: len(held) for key, held in words.items()}
-        self._pools = _pools(placed, common)
-        self._items = _pools(items, common)
-
-    def piece(self, piece: Piece) -> int:
-        """Records that hold a piece in its place."""
-        return self._whole.get((field_of(piece), piece.text.casefold()), 0)
-
-    def word(self, piece: Piece, token: Token) -> int:
-        """Records that hold a word in a piece of this kind."""
-        return self._words.get((field_of(piece), token.text.casefold()), 0)
-
-    def is_furniture(self, piece: Piece, token: Token) -> bool:
-        """Whether most records hold a word here, so that it belongs to the form."""
-        return self.word(piece, token) >= FURNITURE * self.records
-
-    def is_item(self, piece: Piece) -> bool:
-        """Whether a piece is an item of a list; the only item of one is told by the other records."""
-        return bool(piece.label) and piece.label in self.lists
-
-    def pool(self, piece: Piece, token: Token) -> list[tuple[str, int]]:
-        """Common words of a token's kind, and the records that hold each; numbers have the token's own pattern."""
-        found = self._pools.get((field_of(piece), token.shape, token.place), [])
-        if token.shape == "number":
-            found = [each for each in found if pattern(each[0]) == pattern(token.text)]
-        return [each for each in found if each[0].casefold() != token.text.casefold()]
-
-    def items(self, label: str) -> list[tuple[str, int]]:
-        """Common items of a list, and the records that hold each."""
-        return self._items.get((label,), [])
-
-
-def field_of(piece: Piece) -> Place:
-    """Where a piece stands."""
-    return piece.label, piece.ordinal
-
-
-def pattern(number: str) -> str:
-    """A number with a 0 for each digit: what its shape is."""
-    return "".join("0" if letter.isdigit() else letter for letter in number)
-
-
-def _pools(placed: Mapping[Any, set[int]], common: int) -> dict[tuple[Any, ...], list[tuple[str, int]]]:
-    """For each kind its common texts in a fixed order; the text is the last part of a key."""
-    result: dict[tuple[Any, ...], list[tuple[str, int]]] = defaultdict(list)
-    for (*kind, text), held in sorted(placed.items(), key=lambda each: str(each[0])):
-        if len(held) >= common:
-            result[tuple(kind)].append((text, len(held)))
-    return dict(result)
+    rng: np.random.Generator
+    own: frozenset[str]
+    telling: frozenset[str]
+    told: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 class Surrogate:
     """The surrogate rewriter over one file."""
 
     name = "surrogate"
-    version = "3"
+    version = "4"
 
     def __init__(self, rows: Sequence[Row], common: int = 5, seed: int = 0) -> None:
         """Count how many records hold what.
 
         Raises:
-            InputError: see :class:`Frequencies`.
+            InputError: see :class:`~davylamp.protect.corpus.frequencies.Frequencies`.
         """
         self._counts = Frequencies(rows, common)
+        self._inventor = Inventor(self._counts)
         self._seed = seed
 
     def apply(self, rows: Sequence[Row], reporter: Reporter) -> Iterator[Protected]:
@@ -171,116 +93,156 @@ class Surrogate:
 
     def one(self, row: Row) -> Protected:
         """Replace the rare spans of one row."""
+        parts = texts(row.record)
+        own = {word for text in parts for token in tokens_of(text) for word in (token.text, *parts_of(token.text))}
         rng = stream(self._seed, self.name, row.record.line(), row.draw)
-        told: dict[str, str] = {}
-        spans: list[Span] = []
-        for part, text in enumerate(texts(row.record)):
-            spans += self._spans(part, text, rng, told)
+        draws = _Draws(rng, frozenset(word.casefold() for word in own), self._inventor.telling(own))
+        spans = [span for part, text in enumerate(parts) for span in self._spans(part, text, draws)]
         return Protected(row.position, apply_spans(row.record, spans), tuple(spans))
 
     def rare(self, text: str) -> list[Span]:
-        """The rare spans of a text with their kinds, replaced by nothing."""
-        rng = np.random.default_rng(0)
-        return [Span(each.part, each.start, each.end, each.kind) for each in self._spans(0, text, rng, {})]
+        """The rare names and numbers of a text, replaced by nothing: what of a canary's carrier is looked for.
 
-    def _spans(self, part: int, text: str, rng: np.random.Generator, told: dict[str, str]) -> list[Span]:
-        counts = self._counts
+        A name is a run of at least two capitalised words, with the particles inside it, that fewer than ``common``
+        records hold in their place: in prose, or alone behind a label. A number is any word with a digit in it, dates
+        among them, that as few hold.
+        """
         found: list[Span] = []
-        parts = pieces(text)
+        for piece in self._counts.pieces(text):
+            if self._counts.piece(piece) >= self._counts.common:
+                continue
+            for run in self._rare_runs(piece):
+                if run[0].shape in ("number", "date"):
+                    found += [Span(0, token.start, token.end, "number") for token in run]
+                elif self._is_name(piece, run):
+                    found.append(Span(0, run[0].start, run[-1].end, "name"))
+        return found
+
+    def _is_name(self, piece: Piece, run: Sequence[Token]) -> bool:
+        if len([token for token in run if token.shape == "capital"]) < 2 or piece.listed:
+            return False
+        return not piece.label or len(run) == len(piece.tokens)
+
+    def _spans(self, part: int, text: str, draws: _Draws) -> Iterator[Span]:
+        counts = self._counts
+        parts = counts.pieces(text)
         taken = {piece.text for piece in parts}
         for piece in parts:
             if counts.piece(piece) >= counts.common:
                 continue
             pool = [each for each in counts.items(piece.label) if each[0] not in taken] if counts.is_item(piece) else []
             if pool:
-                item = _drawn(pool, rng)
+                item = _drawn(pool, draws.rng)
                 taken.add(item)
-                found.append(Span(part, piece.start, piece.end, piece.label, item))
+                yield Span(part, piece.start, piece.end, piece.label, item)
                 continue
             for kind, token in self._rare_tokens(piece):
-                replacement = told.get(token.text.casefold())
-                if replacement is None:
-                    replacement = told[token.text.casefold()] = self._token(piece, token, kind, rng)
-                found.append(Span(part, token.start, token.end, kind, replacement))
-        return found
+                key = (token.text.casefold(), class_of(token.text))
+                if key not in draws.told:
+                    draws.told[key] = self._token(piece, token, kind, draws)
+                yield Span(part, token.start, token.end, "name" if kind == FIRST else kind, draws.told[key])
 
     def _rare_tokens(self, piece: Piece) -> Iterator[tuple[str, Token]]:
-        """The tokens of a rare piece that are replaced, with their kinds.
+        """The tokens of a rare piece that are replaced, with their kinds."""
+        counts = self._counts
+        for run in self._rare_runs(piece):
+            shape = run[0].shape
+            kind = "name" if self._is_name(piece, run) else piece.label or "word"
+            for token in run:
+                particle = shape == "capital" and token.shape == "lower"
+                if not particle or counts.word(piece, token.text) < counts.common:
+                    first = kind == "name" and token is run[0]
+                    yield FIRST if first else shape if shape in ("number", "date") else kind, token
 
-        A run of capitalised words is one thing (a name, a street), and so is one of numbers (a code written in parts):
-        all its words may be common, and the whole be nobody else's.
+    def _rare_runs(self, piece: Piece) -> Iterator[list[Token]]:
+        """The runs of a rare piece that are replaced.
+
+        A run of capitalised words is one thing (a name, a street), and so is one of numbers or single letters (a code
+        written in parts): all its words may be common, and the whole be nobody else's.
         """
         counts = self._counts
-        for run in self._runs(piece):
-            shape = run[0].shape
-            if len(run) == 1 and counts.word(piece, run[0]) >= counts.common:
-                continue
-            words = piece.label or ("name" if len(run) > 1 else "word")
-            kind = shape if shape in ("number", "date") else words
-            yield from ((kind, token) for token in run)
+        for found in self._runs(piece):
+            run = found
+            opens = not piece.label and run[0].place == 0 and run[0].shape == "capital" and len(run) > 2
+            if opens and counts.word(piece, run[0].text) >= counts.common:
+                # What many begin with (Dear, Hello) is no part of the name behind it, which has two words left.
+                run = run[1:]
+            spelled = len(run) > 2 and all(len(token.text) == 1 for token in run)
+            alike = all(token.shape == run[0].shape or token.text in PARTICLES for token in run)
+            if len(run) > 1 and (spelled or (alike and run[0].shape in ("capital", "number"))):
+                yield run
+            else:
+                yield from ([token] for token in run if counts.word(piece, token.text) < counts.common)
 
     def _runs(self, piece: Piece) -> list[list[Token]]:
-        """The tokens of a piece, neighbouring capitalised words and neighbouring numbers together."""
+        """The tokens of a piece: neighbouring capitalised words, numbers or single letters together."""
         runs: list[list[Token]] = []
         last: Token | None = None
-        for token in piece.tokens:
-            if token.shape == "capital" and self._counts.is_furniture(piece, token):
+        tokens = piece.tokens
+        for at, token in enumerate(tokens):
+            furniture = token.shape == "capital" and self._counts.is_furniture(piece, token)
+            if furniture or token.shape == "placeholder":
                 last = None
                 continue
-            joined = last is not None and last.shape == token.shape and token.shape in ("capital", "number")
-            if joined:
+            joined = last is not None and (
+                (last.shape == token.shape and token.shape in ("capital", "number"))
+                or (len(last.text) == len(token.text) == 1)
+            )
+            inside = last is not None and last.shape == "capital" and self._is_particle(tokens, at)
+            if joined or inside:
                 runs[-1].append(token)
             else:
                 runs.append([token])
-            last = token
+            # A particle inside a name leaves it open for its next capitalised word.
+            last = last if inside else token
         return runs
 
-    def _token(self, piece: Piece, token: Token, kind: str, rng: np.random.Generator) -> str:
-        pool = self._counts.pool(piece, token)
+    def _is_particle(self, tokens: Sequence[Token], at: int) -> bool:
+        """Whether a word is a particle and a capitalised word follows it, after other particles or at once."""
+        while at < len(tokens) and tokens[at].text in PARTICLES:
+            at += 1
+            if at < len(tokens) and tokens[at].shape == "capital":
+                return True
+        return False
+
+    def _token(self, piece: Piece, token: Token, kind: str, draws: _Draws) -> str:
+        counts, rng, text = self._counts, draws.rng, token.text
+        pool = counts.pool(piece, token)
         if token.shape == "date":
-            return self._new(lambda: _date(token.text, rng))
+            return self._inventor.free(lambda longer: inventing.date(text, rng, longer), text, draws.telling)
+        if token.shape == "capital" and class_of(text) == _NAME_CLASS and len(pool) < FEW:
+            return self._name(kind == FIRST, draws, text)
+        if not pool and token.shape != "number":
+            pool = [each for each in counts.pool(piece, token, wide=True) if each[0].casefold() not in draws.own]
+        if pool:
+            return _drawn(pool, rng)
+
+        def keep(part: str) -> bool:
+            return counts.word(piece, part) >= counts.common
+
+        def make(part: str) -> str:
+            if token.shape == "capital" and class_of(part) == _NAME_CLASS:
+                return self._name(False, draws, part)
+            return self._inventor.free(lambda longer: inventing.word(part, rng, longer), part, draws.telling)
+
         if token.shape == "number":
-            return _drawn(pool, rng) if pool else self._new(lambda: _number(token.text, rng))
-        if token.shape == "capital" and len(pool) < FEW:
-            names: Sequence[str] = FIRST_NAMES if kind == "name" and self._is_first(piece, token) else SURNAMES
-            return str(names[int(rng.integers(len(names)))])
-        return _drawn(pool, rng) if pool else NEUTRAL
+            return self._inventor.free(lambda longer: inventing.number(text, keep, rng, longer), text, draws.telling)
+        return inventing.words(text, keep, make)
 
-    def _is_first(self, piece: Piece, token: Token) -> bool:
-        own = [each for each in piece.tokens if each.shape == "capital" and not self._counts.is_furniture(piece, each)]
-        return bool(own) and own[0].start == token.start
-
-    def _new(self, draw: Callable[[], str]) -> str:
-        """A draw that no record of the file holds, so that nobody's number is given to another."""
-        for _ in range(TRIES):
-            made = draw()
-            if made.casefold() not in self._counts.words:
+    def _name(self, first: bool, draws: _Draws, before: str) -> str:
+        """A name of the list that is no word of this record, or a made-up word where the record holds them all."""
+        names: Sequence[str] = FIRST_NAMES if first else SURNAMES
+        for _ in range(inventing.TRIES):
+            made = str(names[int(draws.rng.integers(len(names)))])
+            if made.casefold() not in draws.own:
                 return made
-        return made
+        return self._inventor.free(lambda longer: inventing.word(before, draws.rng, longer), before, draws.telling)
 
 
 def _drawn(pool: Sequence[tuple[str, int]], rng: np.random.Generator) -> str:
     """A text of a pool, as likely as records hold it."""
     weights = np.asarray([held for _, held in pool], dtype=np.float64)
     return pool[int(rng.choice(len(pool), p=weights / weights.sum()))][0]
-
-
-def _number(text: str, rng: np.random.Generator) -> str:
-    """Other digits in the same places; one that did not begin with 0 still does not."""
-    made = []
-    for at, letter in enumerate(text):
-        low = 1 if at == 0 and letter != "0" else 0
-        made.append(str(int(rng.integers(low, 10))) if letter.isdigit() else letter)
-    return "".join(made)
-
-
-def _date(text: str, rng: np.random.Generator) -> str:
-    """Another day of the same decade, written the same way."""
-    year, month, day = int(rng.integers(10)), int(rng.integers(1, 13)), int(rng.integers(1, 29))
-    if text[4:5] == "-":
-        return f"{text[:3]}{year}-{month:02d}-{day:02d}"
-    mark = next(letter for letter in text if not letter.isdigit())
-    return f"{month:02d}{mark}{month if mark == '.' else day:02d}{mark}{text[-4:-1]}{year}"
 
 
 def _build(spec: SurrogateSpec, setting: Setting) -> Surrogate:
