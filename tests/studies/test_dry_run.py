@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+from davylamp.canaries.plant import background
 from davylamp.errors import PlantingError
 from davylamp.studies.dry_run import dry_run
 from davylamp.studies.recipe import build_recipe
-from support.recipes import tiny_recipe, write_corpus, write_yaml
+from davylamp.studies.runner import run_recipe
+from support.clinical_rows import clinical_records
+from support.recipes import tiny_plan, tiny_recipe, write_corpus, write_yaml
 
 SERVER = "http://127.0.0.1:9/v1"
 """Where nothing listens: whatever asked it would fail."""
@@ -99,8 +102,46 @@ def test_the_command_says_it_and_does_nothing(tmp_path, data, davylamp, monkeypa
 
 def test_a_folder_of_another_recipe_is_refused_as_it_would_be(tmp_path, data, davylamp):
     path = write_yaml(tmp_path / "r.yaml", data)
-    (tmp_path / "out").mkdir()
+    stamps = tmp_path / "out" / "runs" / "all-s0" / ".steps"
+    stamps.mkdir(parents=True)
     (tmp_path / "out" / "recipe.json").write_text("{}", encoding="utf-8")
+    # As long as no step was finished there.
+    assert davylamp("run", path, "--dry-run", "--out", tmp_path / "out")[0] == 0
+    (stamps / "plant.json").write_text("{}", encoding="utf-8")
     code, _, err = davylamp("run", path, "--dry-run", "--out", tmp_path / "out")
     assert code == 2
     assert "holds the run of another recipe" in err
+
+
+def test_rows_that_carry_canaries_are_not_background(tmp_path):
+    lines = "".join(record.line() + "\n" for record in clinical_records(40))
+    (tmp_path / "patients.jsonl").write_text(lines, encoding="utf-8")
+    plan = tiny_plan(templates=[{"prompt": "{text}", "cut": {".": "; "}, "completion": "{secret}."}])
+    plan |= {"arms": {"redacted": {"context": "redacted"}}, "repeat": 2}
+    data = {
+        "name": "carried",
+        "model": str(tmp_path / "no model"),
+        "corpus": {"path": str(tmp_path / "patients.jsonl")},
+        "plan": plan,
+        "training": {},
+        "seeds": [0],
+    }
+    recipe = build_recipe(data)
+    corpus = recipe.corpus.load()
+    left = len(background(corpus, recipe.plan)) // 2
+    # Each canary of the plan stands in a row of its own.
+    assert left < 40
+    dry_run(build_recipe({**data, "plan": {**plan, "rows": left}}), tmp_path / "out")
+    short = build_recipe({**data, "plan": {**plan, "rows": left + 1}})
+    with pytest.raises(PlantingError, match=f"has only {left} rows beside those"):
+        dry_run(short, tmp_path / "out")
+    # A run says the same, before anything is written.
+    with pytest.raises(PlantingError, match=f"has only {left} rows beside those"):
+        run_recipe(short, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("[!.]*"))
+
+
+def test_more_rows_than_a_corpus_has_are_refused(tmp_path, data):
+    short = build_recipe({**data, "plan": {**data["plan"], "rows": 25}})
+    with pytest.raises(PlantingError, match=r"plan\.rows is 25, but .* has only 24 rows"):
+        dry_run(short, tmp_path / "out")

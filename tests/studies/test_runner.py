@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from davylamp.canaries import Manifest, plant
-from davylamp.errors import PlantingError, RecipeError, RunFolderError
+from davylamp.errors import ModelError, PlantingError, RecipeError, RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.runs.config import validate
 from davylamp.studies.recipe import Recipe, load_recipe
@@ -113,6 +113,20 @@ def test_another_recipe_in_the_same_folder_is_refused(made):
     with pytest.raises(RunFolderError, match="another recipe"):
         run_recipe(load_recipe(str(path), ["training.epochs=2"]), out, jobs=1)
     assert times(out) == before
+
+
+def test_a_try_in_which_no_step_finished_keeps_no_other_recipe_out(tmp_path):
+    data = tiny_recipe(write_corpus(tmp_path / "c.jsonl"), tmp_path / "no model")
+    path, out = write_yaml(tmp_path / "r.yaml", data), tmp_path / "out"
+    with pytest.raises(ModelError):
+        run_recipe(load_recipe(str(path)), out, jobs=1, threads=1)
+    build_tiny(tmp_path / "model")
+    mended = load_recipe(str(path), [f"model={tmp_path / 'model'}", "arms=together"])
+    run_recipe(mended, out, jobs=1, threads=1)
+    assert json.loads((out / "recipe.json").read_text("utf-8"))["arms"] == "together"
+    # From here on it is that recipe's.
+    with pytest.raises(RunFolderError, match="another recipe"):
+        run_recipe(load_recipe(str(path)), out, jobs=1)
 
 
 def test_a_folder_with_runs_of_nobody_is_refused(made, tmp_path):

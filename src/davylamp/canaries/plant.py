@@ -168,16 +168,26 @@ def _lines(records: tuple[Record, ...] | list[Record]) -> bytes:
     return "".join(record.line() + "\n" for record in records).encode("utf-8")
 
 
+def rows_left(corpus: Corpus, plan: Plan) -> tuple[int, ...]:
+    """The rows of a corpus that may be background: all but those that carry canaries, and others of the same people.
+
+    Raises:
+        PlantingError: the plan asks for more rows than there are, or too few rows can carry canaries.
+    """
+    left = hosting(corpus, plan).left
+    if plan.rows is not None and plan.rows > len(left):
+        beside = "" if not plan.carried else f" beside those of the {plan.hosts:,} rows that carry canaries"
+        raise PlantingError(f"plan.rows is {plan.rows}, but {corpus.source} has only {len(left)} rows{beside}")
+    return left
+
+
 def background(corpus: Corpus, plan: Plan) -> list[Record]:
     """The rows that a plan takes of a corpus, in training order, before any is replaced.
 
     Raises:
         PlantingError: the plan asks for more rows than there are.
     """
-    left = hosting(corpus, plan).left
-    if plan.rows is not None and plan.rows > len(left):
-        beside = "" if not plan.carried else f" beside those of the {plan.hosts:,} rows that carry canaries"
-        raise PlantingError(f"plan.rows is {plan.rows}, but {corpus.source} has only {len(left)} rows{beside}")
+    left = rows_left(corpus, plan)
     order: Sequence[int] = range(len(corpus))
     if plan.shuffle:
         # Of all rows, so that how many carry a canary changes nothing of the others' order.

@@ -12,7 +12,7 @@ from davylamp.protect.corpus.asking import AskingSpec, said_of_key
 from davylamp.protect.corpus.connection import KeyState, key_state
 from davylamp.protect.corpus.rewrite_spec import RewriteSpec
 from davylamp.runs.wording import counted
-from davylamp.studies.preview import count_rows
+from davylamp.studies.preview import corpus_at_hand, count_rows
 from davylamp.studies.recipe import Recipe
 from davylamp.studies.tasks import Task, check_layouts, steps_of, tasks_of
 
@@ -141,9 +141,10 @@ def dry_run(recipe: Recipe, folder: Path) -> DryRun:
         CorpusError: the corpus is a file that cannot be read.
     """
     tasks = list(tasks_of(recipe, folder))
-    rows = count_rows(recipe)
-    if rows is not None:
-        check_layouts(tasks, rows)
+    corpus = corpus_at_hand(recipe)
+    rows = count_rows(recipe) if corpus is None else len(corpus)
+    if corpus is not None or rows is not None:
+        check_layouts(tasks, rows or 0 if corpus is None else corpus)
     return DryRun(recipe, folder, rows, tuple(map(_planned, tasks)), tuple(_sends(tasks, rows)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from davylamp.canaries import Plan
 from davylamp.corpora.readers import read_corpus
+from davylamp.corpora.records import Corpus
 from davylamp.errors import Fault, InputError, PlantingError
 from davylamp.report.layout import Layout, lay_out, rows_planted
 from davylamp.runs.config import apply_overrides, validate
@@ -122,9 +123,22 @@ def count_rows(recipe: Recipe) -> int | None:
     Raises:
         CorpusError: the corpus is a file that cannot be read.
     """
-    if recipe.corpus.path is not None or (recipe.corpus.generator and recipe.corpus.split_by_patient):
-        return len(recipe.corpus.load())
+    corpus = corpus_at_hand(recipe)
+    if corpus is not None:
+        return len(corpus)
     return recipe.corpus.rows if recipe.corpus.generator is not None else None
+
+
+def corpus_at_hand(recipe: Recipe) -> Corpus | None:
+    """A recipe's corpus, where it takes neither the hub nor long to have it.
+
+    Raises:
+        CorpusError: it is a file that cannot be read.
+    """
+    spec = recipe.corpus
+    carried = recipe.plan.carried and spec.generator != "synthea"
+    wanted = spec.path is not None or (spec.generator is not None and (spec.split_by_patient is not None or carried))
+    return spec.load() if wanted else None
 
 
 def _notes(recipe: Recipe) -> Iterator[str]:

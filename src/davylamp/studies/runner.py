@@ -68,7 +68,7 @@ def run_recipe(
 
     with locked(out):
         tasks = list(tasks_of(recipe, out, threads))
-        check_layouts(tasks, len(recipe.corpus.load()))
+        check_layouts(tasks, recipe.corpus.load())
         if not is_claimed(recipe, out):
             files.write_json(out / CLAIM, recipe.model_dump(mode="json"))
         weights = resolve(recipe.model).weight_files
@@ -118,7 +118,7 @@ def is_claimed(recipe: Recipe, out: Path) -> bool:
         RunFolderError: it holds those of another one: they would be mixed into this report.
     """
     path = out / CLAIM
-    if path.is_file():
+    if path.is_file() and any((out / "runs").glob("*/.steps/*.json")):
         if files.sha256_bytes(path.read_bytes()) != files.sha256_bytes(
             files.json_bytes(recipe.model_dump(mode="json"))
         ):
@@ -127,6 +127,9 @@ def is_claimed(recipe: Recipe, out: Path) -> bool:
                 "remove the folder"
             )
         return True
+    if path.is_file():
+        # A try that failed before any step was finished keeps nobody out.
+        return False
     if (out / "runs").exists() or (out / "manifest.json").exists():
         raise RunFolderError(f"{out} holds runs that no recipe made: give another --out")
     return False

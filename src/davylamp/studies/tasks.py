@@ -10,7 +10,10 @@ from typing import Literal
 from davylamp.canaries import Plan
 from davylamp.canaries.constructions.laying import check_held_out, rows_of
 from davylamp.canaries.drafts import places
+from davylamp.canaries.plant import rows_left
+from davylamp.corpora.records import Corpus
 from davylamp.errors import PlantingError
+from davylamp.report.layout import rows_planted
 from davylamp.runs.folder import digest
 from davylamp.studies.landscape import UNTRAINED
 from davylamp.studies.recipe import Recipe
@@ -98,24 +101,27 @@ def _untrained(recipe: Recipe, runs: Path, threads: int | None) -> Iterator[Task
         yield Task(recipe, runs / f"{UNTRAINED}-s{seed}", plan, "untrained", threads)
 
 
-def check_layouts(tasks: Sequence[Task], corpus_rows: int) -> None:
+def check_layouts(tasks: Sequence[Task], corpus: Corpus | int) -> None:
     """Lay out the canaries of every run, so that none is refused after others were trained.
 
     Args:
         tasks: the runs.
-        corpus_rows: rows of the corpus.
+        corpus: the corpus; or how many rows it has, where it is not at hand: which of them can carry canaries is not
+            known then.
 
     Raises:
         PlantingError: canaries do not fit; every fault is named once, with the runs that it stops.
     """
     faults: dict[str, list[str]] = {}
     for task in tasks:
-        if task.kind != "audit":
+        if task.kind not in ("audit", "untrained"):
             continue
-        rows = min(task.plan.rows or corpus_rows, corpus_rows) * task.plan.repeat
         try:
+            left = corpus if isinstance(corpus, int) else len(rows_left(corpus, task.plan))
+            # Of a mere number it is assumed that a row that carries a canary takes no other row's place.
+            rows = rows_planted(task.plan, left) if left is corpus else (task.plan.rows or left) * task.plan.repeat
             places(task.plan, rows)
-            check_held_out(task.plan.constructions, corpus_rows, task.plan.rows)
+            check_held_out(task.plan.constructions, left, task.plan.rows)
             if task.recipe.constructions.shadows is not None:
                 _check_twins(task.plan, rows)
         except PlantingError as error:
