@@ -178,7 +178,11 @@ def test_a_recipe_reads_every_variant_and_the_untrained_model(davylamp, place, t
         place / "rows.jsonl",
         place / "base",
         plan=plan,
-        variants={"direct": {}, "goldfish": {"training.goldfish": {"k": 3, "h": 2}}},
+        variants={
+            "direct": {},
+            "goldfish": {"training.goldfish": {"k": 3, "h": 2}},
+            "hidden": {"protect": [{"name": "surrogate", "common": 2}]},
+        },
         landscape={
             "held_out": {"path": str(place / "held.jsonl")},
             "question": QUESTION,
@@ -188,12 +192,17 @@ def test_a_recipe_reads_every_variant_and_the_untrained_model(davylamp, place, t
     )
     recipe.pop("utility")
     path = write_yaml(tmp_path / "recipe.yaml", recipe)
-    code, _, err = davylamp("run", path, "--out", tmp_path / "out", "-q", "--jobs", "1")
+    code, out, err = davylamp("run", path, "--out", tmp_path / "out", "-q", "--jobs", "1")
     assert code == 0, err
+    assert "interventions compared (none (the untrained model), direct, goldfish, hidden)" in out
+    assert f"`davylamp compare {tmp_path / 'out'}`" in out
+    assert out.count("trained on protected rows (surrogate)") == 2
+    assert "hidden: the rows were protected before training (surrogate)" in out
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     names = [row["intervention"] for row in report["frontier"]["rows"]]
-    assert names == ["none", "direct", "goldfish"]
+    assert names == ["none", "direct", "goldfish", "hidden"]
     assert report["frontier"]["seeds"] == [0, 1]
     code, out, _ = davylamp("run", path, "--out", tmp_path / "out", "-q", "--json")
     assert code == 0
     assert json.loads(out)["seconds"] == {}
+    assert json.loads(out)["interventions"] == ["none", "direct", "goldfish", "hidden"]

@@ -104,6 +104,30 @@ def test_a_row_is_shown_with_marks_and_without_secret_or_control_characters(run,
     assert canary.secret in call("protect", run, "--show", canary.positions[0], "--reveal")[1]
 
 
+def test_a_row_that_did_not_change_says_why(run, call):
+    @registry.intervention("bell")
+    def bell(text, _rng):
+        return text.replace("Anemia", "Anaemia")
+
+    try:
+        assert call("protect", run, "--with", "bell")[0] == 0
+    finally:
+        registry.forget("bell")
+    manifest = Manifest.load(run / "manifest.json")
+    control = next(each for each in manifest.planted() if each.role == "positive")
+    code, out, _ = call("protect", run, "--show", control.positions[0])
+    assert code == 0
+    assert f"(canary {control.id}): left as it was: positive control" in out
+    assert "taken out" not in out
+    canaries = {at for each in manifest.planted() for at in each.positions}
+    planted = (run / "planted.jsonl").read_text().splitlines()
+    other = next(at for at, line in enumerate(planted) if at not in canaries and "Anemia" not in line)
+    out = call("protect", run, "--show", other)[1]
+    assert f"row {other}: came back as it was" in out
+    shown = json.loads(call("protect", run, "--show", control.positions[0], "--json")[1])
+    assert shown["control"] is True
+
+
 def test_nothing_leaves_without_yes(run, call, monkeypatch, tmp_path):
     pytest.importorskip("openai")
     monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))

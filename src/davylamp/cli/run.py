@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +18,11 @@ from davylamp.cli.output import (
     emit_json,
     emit_verdict,
 )
+from davylamp.cli.protect import protected_note
 
 if TYPE_CHECKING:
     from davylamp.studies.recipe import Recipe
+    from davylamp.studies.runner import Outcome
 
 
 def run(  # noqa: PLR0913 - one parameter an option
@@ -61,11 +64,13 @@ def run(  # noqa: PLR0913 - one parameter an option
         show_dry_run(what, folder, as_json)
         return
     outcome = run_recipe(what, folder, Reporter(quiet or as_json), jobs=jobs, threads=threads)
+    frontier = outcome.report.frontier
     if as_json:
         emit_json(
             {
                 "report": str(outcome.html),
                 "headlines": list(outcome.report.headlines),
+                "interventions": [row.intervention for row in frontier.rows] if frontier is not None else None,
                 "seconds": outcome.seconds,
                 "verdicts": {each.name: each.verdict.model_dump(mode="json") for each in outcome.report.runs},
             }
@@ -74,7 +79,25 @@ def run(  # noqa: PLR0913 - one parameter an option
     for each in outcome.report.runs:
         emit([f"\n{each.name}"])
         emit_verdict(each.verdict, each.name)
-    emit(["", *outcome.report.headlines, "", f"report: {outcome.html}"])
+        emit(protected_note(each.training or {}))
+    emit(["", *outcome.report.headlines, "", *_compared(outcome, folder), f"report: {outcome.html}"])
+
+
+def _compared(outcome: Outcome, folder: Path) -> Iterator[str]:
+    """Which interventions the report compares, the untrained model among them, which has no verdict."""
+    from davylamp.studies.landscape import UNTRAINED
+
+    found, faults = outcome.report.frontier, outcome.report.frontier_faults
+    if found is not None:
+        names = [
+            f"{row.intervention} (the untrained model)" if row.intervention == UNTRAINED else row.intervention
+            for row in found.rows
+        ]
+        yield (
+            f"interventions compared ({', '.join(names)}): {outcome.html}#frontier; `davylamp compare {folder}` writes "
+            "a page of them alone"
+        )
+    yield from (f"interventions are not compared: {fault}" for fault in faults)
 
 
 def show_dry_run(recipe: Recipe, folder: Path, as_json: bool) -> None:

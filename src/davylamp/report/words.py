@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from davylamp.report import membership_words
+from davylamp.report import membership_words, protection_words
 from davylamp.report.model import Run
 from davylamp.report.series import Series, series_of
 from davylamp.report.text import shorten
@@ -30,13 +30,13 @@ class Finding:
         text: the sentence.
     """
 
-    topic: Literal["control", "arm", "copying", "membership"]
+    topic: Literal["control", "arm", "copying", "membership", "protection"]
     word: Word | None
     text: str
 
 
 def headlines(runs: Sequence[Run]) -> list[str]:
-    """The result over all models: controls that failed, each arm at its largest dose, copying, membership."""
+    """The result over all models: failed controls, each arm at its largest dose, copying, membership, protection."""
     return [finding.text for finding in findings(runs)]
 
 
@@ -90,6 +90,8 @@ def _findings(runs: Sequence[Run]) -> Iterator[Finding]:
             yield Finding("copying", None, cued)
     for said in membership_words.headlines(given):
         yield Finding("membership", None, said)
+    for said in protection_words.headlines(runs):
+        yield Finding("protection", None, said)
 
 
 def _arm(series: Series, cells: Sequence[Cell], verdict: Verdict) -> Finding:
