@@ -121,7 +121,7 @@ def test_only_secrets_that_stand_in_the_rows_trained_on_are_counted(place, davyl
     said = " ".join(davylamp(*asked)[1].split())
     tokens = sum(each["tokens"] for each in found["secrets"])
     lost = sum(len(each["dropped"]) for each in found["secrets"])
-    assert f"of the secrets of 2 canaries {lost} of {tokens} tokens are dropped" in said
+    assert f"of the secrets of 2 canaries {lost} of {tokens} tokens {'is' if lost == 1 else 'are'} dropped" in said
     assert f"{len(others)} of {len(others) + 2} planted canaries have their secret in no row" in said
 
     # By another way: a character of the secret is trained on where any copy keeps a token that covers it.

@@ -51,7 +51,8 @@ def test_what_is_beaten_is_said_plainly() -> None:
     assert beaten
     said = words(found)
     assert f"Beaten by another: {', '.join(beaten)}." in said
-    assert "at least as good on both sides, and better on one" in said
+    each = "Some" if len(beaten) == 1 else "For each of them some"
+    assert f"{each} other intervention has mean ranks at least as good on both sides, and better on one." in said
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -113,7 +114,7 @@ def test_a_cell_has_one_notation(key: str, ends: list[float], size: int) -> None
             assert exact == 0
         elif not part.startswith((">", "<")) and metric.unit != "bits":
             number = float(part.rstrip("%").replace(",", "")) / (100 if "%" in part else 1)
-            # A digit in powers of ten, two of a probability, a whole percent otherwise.
+            # A digit in powers of ten and of a small probability, a whole percent otherwise.
             assert number == pytest.approx(exact, rel=0.34, abs=0.0051 if "%" in part else 0)
 
 

@@ -65,10 +65,14 @@ def probability_mark(value: float) -> str:
 
 
 def _decimal(value: float) -> str:
-    """A probability that is not small, two digits that count."""
-    if value == 0:
-        return "0"
-    return f"{value:.2g}" if value >= DECIMAL else f"<{DECIMAL:g}"
+    """A probability that is not small: two decimals, and a digit that counts where they hold none."""
+    if value in (0, 1):
+        return f"{value:.0f}"
+    if value < DECIMAL:
+        return f"<{DECIMAL:g}"
+    if value >= 0.995:
+        return ">0.99"
+    return f"{value:.2f}" if value >= 0.095 else f"{value:.1g}"
 
 
 def _power(value: float) -> str:

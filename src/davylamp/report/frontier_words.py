@@ -15,8 +15,8 @@ from davylamp.verdict.frontier_model import CAPABILITY, PRIVACY, Arrow, Frontier
 ABOUT = (
     "A perplexity mixes memory with fluency: a model that writes worse, or that never learnt how such secrets are "
     "spelled, finds each of them less likely without having remembered less, and one that writes better finds them "
-    "likelier without having remembered more. Exposure compares a secret with others after the same record, so that it "
-    "is about memory alone: where the two disagree, go by exposure."
+    "likelier without having remembered more. Exposure compares a secret with others after the same record, so that "
+    "it is about memory alone: where the two disagree by more than chance, go by exposure."
 )
 """Why perplexities and exposure may disagree."""
 NAMED = 12
@@ -35,9 +35,10 @@ def more(found: Frontier) -> Iterator[str]:
     members = () if front is None else front.members
     beaten = [row.intervention for row in found.rows if row.intervention not in members]
     if beaten and members:
+        whose = "Some" if len(beaten) == 1 else "For each of them some"
         yield (
-            f"Beaten by another: {few(beaten)}. For each of them some other intervention has mean ranks at least as "
-            "good on both sides, and better on one."
+            f"Beaten by another: {few(beaten)}. {whose} other intervention has mean ranks at least as good on both "
+            "sides, and better on one."
         )
     for arrow in found.arrows:
         yield _arrow_words(found, arrow)
