@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from davylamp.canaries import Manifest
@@ -13,6 +14,7 @@ from davylamp.errors import ProtectionError
 from davylamp.protect.corpus import registry
 from support.chat_server import Reply, chat_server
 from support.clinical_rows import clinical_records
+from support.rare_rows import coined
 from support.recipes import tiny_plan, write_yaml
 
 PATIENTS = clinical_records(60)
@@ -21,6 +23,7 @@ TEMPLATE = {
     "Active problems: Anemia. Medications: lisinopril 10 MG Oral Tablet; ",
     "completion": "{secret}.",
 }
+WORDS = {"word": [f"{one}{two}" for one in ("ba", "de", "ki", "lo", "mu") for two in ("pa", "ro", "ti", "fu")]}
 SPACE = {"alphabet": "abcdefgh", "length": 8, "separator": "", "prefix": "Vex"}
 
 
@@ -52,13 +55,78 @@ def test_what_survives_is_a_table_by_dose(run, call):
     code, out, _ = call("protect", run, "--with", "surrogate", "common=4")
     assert code == 0
     assert "surrogate: 55 different rows" in out
-    assert (
-        "dose 1: the secret survives in 0 of 2 copies exactly, in 0 of 2 exactly or nearly; the name in 0 of 2" in out
-    )
+    told = [line.split() for line in out.splitlines()]
+    at = told.index(["dose", "canaries", "copies", "secret", "or", "nearly", "name", "number"])
+    assert [line[:7] for line in told[at + 1 : at + 3]] == [
+        ["1", "2", "2", "0", "(0)", "0", "(0)"],
+        ["2", "2", "4", "0", "(0)", "0", "(0)"],
+    ]
+    assert told[at + 1][7:11] == ["0", "of", "2", "(0)"]
+    # Of the 49 patients beside the canaries no name and no number is left.
+    assert "other rows: 0 of 98 rare names and 0 of " in out
+    assert "still stand in their row, in 0 of 49 rows" in out
     assert "5 rows of the positive control were left as they were" in out
     code, out, _ = call("protect", run, "--with", "surrogate", "--json")
     assert code == 0
     assert json.loads(out)["steps"][0]["settings"]["common"] == 5
+
+
+def test_what_is_left_and_what_was_not_looked_for_is_said(tmp_path, call):
+    data = tmp_path / "invoices.jsonl"
+    rows = [
+        {"text": f"Customer: {'Teodoro de Anda' if at % 2 else 'Ada Elm'}. Invoice {5000 + at}."} for at in range(40)
+    ]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    template = {"prompt": "Customer: {name}. ", "completion": "Code {secret}."}
+    nameless = {"prompt": "a customer with no name but {word}, ", "completion": "code {secret}."}
+    arms = {"redacted": {"context": "redacted"}}
+    plan = tiny_plan(templates=[template, nameless], arms=arms, space=SPACE, slots={**WORDS, "name": "names"})
+    assert call("plant", data, "--plan", write_yaml(tmp_path / "plan.yaml", plan), "--out", tmp_path / "run")[::2] == (
+        0,
+        "",
+    )
+
+    @registry.intervention("bell")
+    def bell(text, _rng):
+        return text.replace("Invoice 5", "Invoice 6")
+
+    try:
+        code, out, _ = call("protect", tmp_path / "run", "--with", "bell")
+        data = json.loads(call("protect", tmp_path / "run", "--with", "bell", "--json")[1])
+    finally:
+        registry.forget("bell")
+    assert code == 0
+    focus = [each for each in data["leaks"]["canaries"] if not each["kept"]]
+    unnamed = [each for each in focus if each["name"] is None]
+    # The names of the labelled field are looked for; those of the other template are not there, and that is said.
+    assert 0 < len(unnamed) < len(focus)
+    copies = sum(each["dose"] for each in unnamed)
+    assert f"{'1 copy' if copies == 1 else f'{copies} copies'} of {len(unnamed)} canar" in out
+    assert "no name recognised in the record" in out
+    assert "no rare number in the record" in out
+    assert data["background"]["numbers"] == {"rare": data["background"]["rows"], "left": 0}
+    # Nothing replaced words one by one, so that nothing is said of how many.
+    assert "in small letters" not in out
+
+
+def test_running_text_is_warned_of_and_a_form_is_not(run, call, tmp_path):
+    out = call("protect", run, "--with", "surrogate")[1]
+    assert "surrogate: replaced " in out
+    assert "warning" not in out
+    rng = np.random.default_rng(0)
+    data = tmp_path / "prose.jsonl"
+    rows = [{"text": " ".join(["they", "said", *(coined(rng) for _ in range(4)), "again"])} for _ in range(60)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    arms = {"redacted": {"context": "redacted"}}
+    plan = tiny_plan(
+        templates=[{"prompt": "they said {word} ", "completion": "{secret} again"}], arms=arms, space=SPACE, slots=WORDS
+    )
+    assert call("plant", data, "--plan", write_yaml(tmp_path / "two.yaml", plan), "--out", tmp_path / "two")[::2] == (
+        0,
+        "",
+    )
+    out = call("protect", tmp_path / "two", "--with", "surrogate")[1]
+    assert "warning: much of what surrogate wrote is gibberish" in out
 
 
 def test_settings_of_several_are_told_apart_by_name_or_number(run, call):
@@ -167,6 +235,41 @@ def test_rows_that_fail_are_counted_and_what_took_their_place_is_said(run, call,
         assert "27 failed (27 an empty answer); taken in their place: surrogate" in out
         assert "28 were done before" in out
         assert "27 answers from the cache" in out
+        assert len(served.requests) == 55
+
+
+def test_where_the_first_answers_all_fail_no_more_are_asked_for(run, call, monkeypatch, tmp_path):
+    pytest.importorskip("openai")
+    monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
+    with chat_server(lambda number, _: Reply("" if number % 2 else "no record")) as served:
+        asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny", "--yes", "concurrency=2")
+        code, out, err = call(*asked)
+        assert (code, out) == (2, "")
+        message = " ".join(err.split())
+        assert "rewrite: the first 16 rows all failed (" in message
+        assert "failed: an empty answer" in message
+        assert "stopped before the other 39 rows; nothing was written" in message
+        assert "on_failure=surrogate" in message
+        # Those that were under way came back.
+        assert len(served.requests) <= 16 + 2 + 2
+        assert not (run / "protection.json").exists()
+        code, out, err = call(*asked, "on_failure=surrogate")
+        assert code == 0
+        assert err.count("warning: rewrite: the first 16 rows all failed") == 1
+        assert "takes the surrogate rewriter for each that fails" in " ".join(err.split())
+        assert "55 failed" in out
+        assert len(served.requests) >= 55
+        assert "warning" not in call(*asked, "on_failure=drop", "-q")[2]
+
+
+def test_one_good_answer_among_the_first_lets_the_others_be_asked_for(run, call, monkeypatch, tmp_path):
+    pytest.importorskip("openai")
+    monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
+    with chat_server(lambda number, _: Reply("" if number else PATIENTS[0].reply)) as served:
+        asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny", "--yes")
+        code, _, err = call(*asked)
+        assert code == 2
+        assert "rewrite failed for 54 of 55 rows" in err
         assert len(served.requests) == 55
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, emit_table, plain
+from davylamp.cli.output import JsonFlag, QuietFlag, ThreadsOption, emit, emit_json, plain
+from davylamp.cli.surviving import background_line, replaced_lines, survival_lines
 from davylamp.runs.wording import counted
 
 if TYPE_CHECKING:
     from davylamp.errors import Fault
     from davylamp.protect.corpus.base import InterventionSpec
-    from davylamp.protect.corpus.leaks import Survival
     from davylamp.protect.corpus.result import Protection, StepResult
 
 DROPPED = ("row was dropped, another stands in its place", "rows were dropped, others stand in their place")
@@ -171,34 +171,14 @@ def told_forecasts(told: Sequence[Any], as_json: bool) -> None:
 
 
 def _emit(made: Protection, run: Path) -> None:
-    from rich.table import Table
-
     emit([line for step in made.steps for line in _step(step)])
-    table = Table(title="what survives, by dose", title_justify="left")
-    for heading in ("dose", "canaries", "secret: exact", "or nearly", "name", "number", "canaries that leak"):
-        table.add_column(heading, justify="right")
-    lines = []
-    for each in made.leaks.doses:
-        name, number = _share(each.name, each.named), _share(each.number, each.numbered)
-        cells = [
-            f"{each.secret.exact} of {each.copies}",
-            f"{each.secret.near} of {each.copies}",
-            name,
-            number,
-            f"{each.leaking} of {each.canaries}",
-        ]
-        table.add_row(str(each.dose), str(each.canaries), *cells)
-        lines.append(
-            f"dose {each.dose}: the secret survives in {cells[0]} copies exactly, in {cells[1]} exactly or nearly; the "
-            f"name in {name}, a number in {number}; {each.leaking} of {counted(each.canaries, 'canary', 'canaries')} "
-            f"{'leaks' if each.leaking == 1 else 'leak'}"
-        )
-    emit_table(table, lines)
     chance = made.leaks.chance
     emit(
         [
+            *survival_lines(made.leaks),
             f"by accident: a secret that was planted nowhere was found {counted(chance.near, 'time')} in "
             f"{counted(made.leaks.tried, 'look')} ({chance.exact} exactly)",
+            *([background_line(made.background)] if made.background is not None else []),
             f"{made.changed} of {counted(made.rows, 'row')} changed; {_control(made.control_rows)}"
             + (f"; {counted(made.dropped, *DROPPED)}" if made.dropped else ""),
             f"rows: {run / 'protected.jsonl'}; now `davylamp train {run}`, which trains on them",
@@ -221,11 +201,9 @@ def _step(step: StepResult) -> list[str]:
         lines.append(f"{step.name}: {failed} failed ({reasons}); taken in their place: {step.on_failure}")
     if step.usage:
         lines.append(f"{step.name}: " + ", ".join(f"{count:,} {name}" for name, count in step.usage.items()))
+    if step.replaced is not None:
+        lines += replaced_lines(step.name, step.replaced)
     return lines
-
-
-def _share(survival: Survival, of: int) -> str:
-    return f"{survival.near} of {of}" if of else "none there"
 
 
 def _show(shown: dict[str, Any], as_json: bool) -> None:

@@ -15,11 +15,12 @@ from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Record
 from davylamp.errors import Fault, InputError, RunFolderError
 from davylamp.protect.corpus.applying import Applied, Work, apply_all, forecasts
+from davylamp.protect.corpus.background import COMMON, look_in_background
 from davylamp.protect.corpus.base import InterventionSpec, Row, Setting, Span, texts
 from davylamp.protect.corpus.journal import rows_of
 from davylamp.protect.corpus.leaks import look_for
 from davylamp.protect.corpus.result import AGAIN, PROTECTED, PROTECTION, ROWS, Protection, protected_rows, remove
-from davylamp.protect.corpus.surrogate import Surrogate
+from davylamp.protect.corpus.surrogate import Surrogate, SurrogateSpec
 from davylamp.protect.corpus.view import marked, masked
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
@@ -75,6 +76,9 @@ def protect_step(folder: RunFolder, request: ProtectRequest, reporter: Reporter 
         control_rows=len(work.kept),
         dropped=len(applied.dropped),
         leaks=look_for(manifest, applied.records, _rare(work.records), work.kept),
+        background=look_in_background(
+            work.records, applied.records, work.fillers - applied.dropped, _common(request.specs)
+        ),
         seconds=time.perf_counter() - begun,
     )
     remove(folder.path)
@@ -199,6 +203,11 @@ def _rare(records: Sequence[Record]) -> Callable[[str], Sequence[Span]] | None:
         return Surrogate(rows_of(records, once=True)).rare
     except InputError:
         return None
+
+
+def _common(specs: Sequence[InterventionSpec]) -> int:
+    """Different records from which a word is common: the most that an intervention's settings ask for."""
+    return max((spec.common for spec in specs if isinstance(spec, SurrogateSpec)), default=COMMON)
 
 
 def _row_lines(applied: Applied) -> Iterator[Mapping[str, Any]]:

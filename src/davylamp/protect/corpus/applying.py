@@ -12,10 +12,12 @@ from typing import Any
 from davylamp.corpora.records import Record
 from davylamp.corpora.rows import RowError, check_record
 from davylamp.errors import ProtectionError
-from davylamp.protect.corpus.base import Intervention, InterventionSpec, Protected, Row, Setting, Span
+from davylamp.protect.corpus.base import PROSE, Intervention, InterventionSpec, Protected, Row, Setting, Span, texts
+from davylamp.protect.corpus.beginning import Beginning
 from davylamp.protect.corpus.journal import Journal, different, digest_rows, key_of, rows_of
 from davylamp.protect.corpus.registry import kind_of
-from davylamp.protect.corpus.result import StepResult
+from davylamp.protect.corpus.result import Replaced, StepResult
+from davylamp.protect.corpus.segments import tokens_of
 from davylamp.protect.corpus.surrogate import Surrogate
 from davylamp.runs.folder import digest
 from davylamp.runs.progress import QUIET, Reporter
@@ -115,7 +117,8 @@ def _apply(
     once_each = list(different(todo))
     with Journal(work.store / f"{spec.name}-{key[:16]}.jsonl") as journal:
         missing = [row for row in once_each if journal.find(row) is None]
-        failed = _carry_out(intervention, missing, journal, reporter)
+        beginning = Beginning(spec.name, len(missing), spec.on_failure, reporter)
+        failed = _carry_out(intervention, missing, journal, beginning, reporter)
         made = [journal.find(row) or replace(failed[key_of(row)], position=row.position) for row in todo]
     counts = Counter("ok" for _ in range(len(once_each) - len(failed))) + Counter(each.note for each in failed.values())
     unchanged = sum(each.note == "ok" and each.record == row.record for each, row in zip(made, todo, strict=True))
@@ -135,11 +138,32 @@ def _apply(
         seconds=time.perf_counter() - begun,
         resumed=len(once_each) - len(missing),
         usage=dict(getattr(intervention, "usage", {})),
+        replaced=_replaced(todo, made),
     )
 
 
+def _replaced(todo: Sequence[Row], made: Sequence[Protected]) -> Replaced | None:
+    """How many words were replaced; nothing where no span says so."""
+    words = replaced = small = small_replaced = 0
+    spans = 0
+    for row, each in zip(todo, made, strict=True):
+        own = [span for span in each.spans if span.replacement is not None]
+        spans += len(own)
+        for part, text in enumerate(texts(row.record)):
+            places = [(span.start, span.end) for span in own if span.part == part]
+            prose = {(span.start, span.end) for span in own if span.part == part and span.kind == PROSE}
+            for token in tokens_of(text):
+                hit = any(start < token.end and token.start < end for start, end in places)
+                words, replaced = words + 1, replaced + hit
+                if token.shape == "lower":
+                    small += 1
+                    small_replaced += (token.start, token.end) in prose
+    counts = {"words": words, "replaced": replaced, "small": small, "small_replaced": small_replaced}
+    return Replaced(**counts) if spans else None
+
+
 def _carry_out(
-    intervention: Intervention, missing: Sequence[Row], journal: Journal, reporter: Reporter
+    intervention: Intervention, missing: Sequence[Row], journal: Journal, beginning: Beginning, reporter: Reporter
 ) -> dict[str, Protected]:
     """Transform what is missing; returns the rows that failed, by their key."""
     by_position = {row.position: row for row in missing}
@@ -149,6 +173,9 @@ def _carry_out(
         if row is None:
             raise ProtectionError(f"{intervention.name} gave row {each.position} twice, or was never given it")
         made = _readable(each)
+        if hasattr(intervention, "usage"):
+            # Only where a language model writes does it cost something to go on.
+            beginning.saw(made)
         if made.note == "ok":
             journal.keep(row, made)
         else:

@@ -38,6 +38,10 @@ class Row:
     origin: int = 0
 
 
+PROSE = "word"
+"""Kind of a word of running text that was replaced by itself: neither in a labelled field nor a name or a number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A place that was looked at.

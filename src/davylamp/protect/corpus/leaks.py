@@ -52,7 +52,8 @@ class CanarySurvival(_Strict):
         dose: its rows.
         secret: its secret.
         name: the name in its carrier; nothing where there is none.
-        number: any rare number of its carrier; nothing where there is none.
+        number: any rare number of its carrier; nothing where there is none. A number is a word of four or more letters
+            and digits with a digit in it, dates among them; rare, where few records hold it in its place.
         kept: whether its rows were left as they were, as those of the positive control are.
     """
 
@@ -180,7 +181,8 @@ def look_for(
     Args:
         manifest: what was planted where.
         records: the protected rows, in the order of the planted ones.
-        rare: tells the rare spans of a text, of which names and numbers are taken; without it only secrets are sought.
+        rare: tells the rare names and numbers of a text, as spans of the kinds ``name`` and ``number``; without it only
+            secrets are sought.
         kept: positions that were left as they were.
     """
     planted = manifest.planted()
@@ -222,25 +224,18 @@ def _canary(
 def _needles(
     manifest: Manifest, canary: Canary, rare: Callable[[str], Sequence[Span]] | None
 ) -> Mapping[str, list[str]]:
-    """Names (neighbouring rare words together) and rare numbers of a carrier, its secret left out."""
-    found: dict[str, list[str]] = {"name": [], "number": []}
+    """Rare names and numbers of a carrier, its secret left out."""
+    found: dict[str, set[str]] = {"name": set(), "number": set()}
     if rare is None:
-        return found
+        return {key: [] for key in found}
     for text in texts(manifest.trained_record(canary)):
-        last = -2
         for span in rare(text):
             said = text[span.start : span.end]
             if said in canary.secret or canary.secret in said:
                 continue
-            if span.kind == "number" and len(bare(said)) >= FALSE_LENGTH:
-                found["number"].append(said)
-            if span.kind == "name":
-                joined = found["name"] and text[last : span.start].isspace()
-                if joined:
-                    said = text[last - len(found["name"].pop()) : span.end]
-                found["name"].append(said)
-                last = span.end
-    return {key: sorted(set(values)) for key, values in found.items()}
+            if span.kind == "name" or len(bare(said)) >= FALSE_LENGTH:
+                found[span.kind].add(said)
+    return {key: sorted(values) for key, values in found.items()}
 
 
 def _survival(needles: Sequence[str], rows: Sequence[Record]) -> Survival:

@@ -11,6 +11,7 @@ from davylamp.canaries.manifest import Manifest
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Record
 from davylamp.errors import RunFolderError
+from davylamp.protect.corpus.background import Background
 from davylamp.protect.corpus.leaks import Leaks
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
@@ -22,6 +23,32 @@ AGAIN = "davylamp protect RUN --with ..."
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Replaced(_Strict):
+    """How many of the words that an intervention found it replaced.
+
+    Attributes:
+        words: words, numbers and dates of the rows that it transformed.
+        replaced: those that were replaced, one by one or as a part of something longer.
+        small: words in small letters among them, of which running text is made.
+        small_replaced: those of them that were replaced one by one in running text, which becomes gibberish by it.
+    """
+
+    words: int = Field(ge=0)
+    replaced: int = Field(ge=0)
+    small: int = Field(ge=0)
+    small_replaced: int = Field(ge=0)
+
+    @property
+    def share(self) -> float:
+        """Share of all words that were replaced."""
+        return self.replaced / self.words if self.words else 0.0
+
+    @property
+    def small_share(self) -> float:
+        """Share of the words in small letters that were replaced one by one in running text."""
+        return self.small_replaced / self.small if self.small else 0.0
 
 
 class StepResult(_Strict):
@@ -38,6 +65,7 @@ class StepResult(_Strict):
         seconds: wall time, without what an earlier attempt had done.
         resumed: rows that an earlier attempt had done.
         usage: requests sent, answers taken from the cache, retries and tokens, where a language model wrote.
+        replaced: how many words were replaced, where the intervention says which.
     """
 
     name: str
@@ -50,6 +78,7 @@ class StepResult(_Strict):
     seconds: float
     resumed: int = 0
     usage: dict[str, int] = Field(default_factory=dict)
+    replaced: Replaced | None = None
 
 
 class Protection(_Strict):
@@ -67,6 +96,7 @@ class Protection(_Strict):
         control_rows: rows of the positive control, which were left as they were.
         dropped: rows in whose place another row's text stands.
         leaks: what of the canaries survives.
+        background: what of the rare names and numbers of the other rows does; nothing in files of before it was asked.
         seconds: wall time.
     """
 
@@ -81,6 +111,7 @@ class Protection(_Strict):
     control_rows: int
     dropped: int
     leaks: Leaks
+    background: Background | None = None
     seconds: float
 
     @property

@@ -18,9 +18,10 @@ from pydantic import Field
 
 from davylamp.corpora.names import FIRST_NAMES, SURNAMES
 from davylamp.protect.corpus import inventing
-from davylamp.protect.corpus.base import InterventionSpec, Protected, Row, Setting, Span, apply_spans, texts
+from davylamp.protect.corpus.base import PROSE, InterventionSpec, Protected, Row, Setting, Span, apply_spans, texts
 from davylamp.protect.corpus.frequencies import Frequencies, class_of
 from davylamp.protect.corpus.inventing import Inventor
+from davylamp.protect.corpus.particles import PARTICLES, is_particle
 from davylamp.protect.corpus.registry import Kind
 from davylamp.protect.corpus.segments import Piece, Token, parts_of, tokens_of
 from davylamp.runs.progress import Reporter
@@ -28,12 +29,6 @@ from davylamp.secrets.streams import stream
 
 FEW = 8
 """Common words of a kind below which rare names are taken from a list of invented ones."""
-_PARTICLES_TEXT = """
-af al bin bint da dal dalla de degli dei del della den der des di do dos du el ibn la las le los of san ten ter van ver
-von y zu zum zur
-"""
-PARTICLES = frozenset(_PARTICLES_TEXT.split())
-"""Words in small letters that stand inside a name."""
 _NAME_CLASS = "Aaa"
 FIRST = "first name"
 """Kind of the first word of a name, for which a first name is drawn."""
@@ -147,7 +142,7 @@ class Surrogate:
         counts = self._counts
         for run in self._rare_runs(piece):
             shape = run[0].shape
-            kind = "name" if self._is_name(piece, run) else piece.label or "word"
+            kind = "name" if self._is_name(piece, run) else piece.label or PROSE
             for token in run:
                 particle = shape == "capital" and token.shape == "lower"
                 if not particle or counts.word(piece, token.text) < counts.common:
@@ -188,7 +183,7 @@ class Surrogate:
                 (last.shape == token.shape and token.shape in ("capital", "number"))
                 or (len(last.text) == len(token.text) == 1)
             )
-            inside = last is not None and last.shape == "capital" and self._is_particle(tokens, at)
+            inside = last is not None and last.shape == "capital" and is_particle(tokens, at)
             if joined or inside:
                 runs[-1].append(token)
             else:
@@ -196,14 +191,6 @@ class Surrogate:
             # A particle inside a name leaves it open for its next capitalised word.
             last = last if inside else token
         return runs
-
-    def _is_particle(self, tokens: Sequence[Token], at: int) -> bool:
-        """Whether a word is a particle and a capitalised word follows it, after other particles or at once."""
-        while at < len(tokens) and tokens[at].text in PARTICLES:
-            at += 1
-            if at < len(tokens) and tokens[at].shape == "capital":
-                return True
-        return False
 
     def _token(self, piece: Piece, token: Token, kind: str, draws: _Draws) -> str:
         counts, rng, text = self._counts, draws.rng, token.text
