@@ -8,7 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 Advance = Callable[[int], None]
 """Called with the number of units done since the last call."""
@@ -17,6 +27,8 @@ PATIENCE = 2.0
 """Seconds that a task may take before a bar is shown for it."""
 EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
+SOON = 10.0
+"""Seconds before the first of them."""
 
 
 class Reporter:
@@ -37,11 +49,19 @@ class Reporter:
         if self.speaks:
             self._console.print(text, markup=False, highlight=False)
 
+    def warn(self, text: str) -> None:
+        """One line on standard error, whether or not there is a terminal; nothing where it is to be quiet."""
+        if self.speaks:
+            self._console.print(f"warning: {text}", markup=False, highlight=False)
+        elif self._logs:
+            print(f"warning: {text}", file=sys.stderr, flush=True)
+
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Advance]:
         """A task of ``total`` units; a bar with the time left appears once it has taken two seconds.
 
-        Where there is no terminal, a line says how far it is, at most once a minute.
+        Where there is no terminal, a line says how far it is and how fast: the first after what is done first, if that
+        took ten seconds, the others at most once a minute.
         """
         if not self.speaks:
             yield _Log(description, total) if self._logs else lambda _: None
@@ -53,6 +73,7 @@ class Reporter:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            _Speed(),
             console=self._console,
             transient=True,
         )
@@ -74,22 +95,31 @@ class Reporter:
                 progress.stop()
 
 
+class _Speed(ProgressColumn):
+    """How many units are done a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if not task.speed else f"{task.speed:.2g}/s")
+
+
 class _Log:
     """Lines on standard error about a task that takes long."""
 
     def __init__(self, description: str, total: int) -> None:
         self._description, self._total, self._done = description, total, 0
-        self._begun = self._said = time.monotonic()
+        self._begun = time.monotonic()
+        self._next = self._begun + SOON
 
     def __call__(self, units: int) -> None:
         self._done += units
         now = time.monotonic()
-        if now - self._said < EVERY or not self._done:
+        if now < self._next or not self._done:
             return
-        self._said = now
+        self._next = now + EVERY
         gone = now - self._begun
         left = gone / self._done * (self._total - self._done)
-        text = f"{self._description}: {self._done} of {self._total} in {gone:,.0f} s, about {left:,.0f} s left"
+        done = f"{self._done} of {self._total} in {gone:,.0f} s ({self._done / gone:.2g} a second)"
+        text = f"{self._description}: {done}, about {left:,.0f} s left"
         print(text, file=sys.stderr, flush=True)
 
 

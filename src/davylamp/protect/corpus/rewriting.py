@@ -21,7 +21,7 @@ from davylamp.protect.corpus.prompting import Prompts, load_prompts, prompt_faul
 from davylamp.protect.corpus.registry import Kind
 from davylamp.protect.corpus.rewrite_spec import FRESH, RewriteSpec
 from davylamp.runs.files import sha256_bytes
-from davylamp.runs.progress import Reporter
+from davylamp.runs.progress import Advance, Reporter
 from davylamp.secrets.streams import stream
 
 CHECKS = "2"
@@ -72,10 +72,11 @@ class Rewriter:
             Answers(self._setting.cache) as answers,
             reporter.task(self.name, len(rows) * len(self.steps)) as advance,
         ):
+            told = advance if self._spec.server is not None else _by(self._spec.batch_size, advance)
             for attempt in range(self._spec.attempts):
                 last = attempt == self._spec.attempts - 1
                 again = []
-                for row, made in self._round(todo, attempt, answers, advance if attempt == 0 else lambda _: None):
+                for row, made in self._round(todo, attempt, answers, told if attempt == 0 else lambda _: None):
                     if made.note != "ok" and not last:
                         self.usage["answers drawn again"] += 1
                         again.append(row)
@@ -164,6 +165,20 @@ class Rewriter:
     def _draw(self, chat: Chat, row: Row, attempt: int) -> int:
         """The seed of an answer: another for each copy of a record, and for each attempt."""
         return int(key_of({"seed": self._seed, "chat": chat, "draw": row.draw, "attempt": attempt})[:7], 16)
+
+
+def _by(batch: int, advance: Advance) -> Advance:
+    """Tells of answers when a whole batch is there: one by one they would seem to have taken as long as all of them."""
+    held = 0
+
+    def some(units: int) -> None:
+        nonlocal held
+        held += units
+        if held >= batch:
+            advance(held)
+            held = 0
+
+    return some
 
 
 def _exemplars(spec: RewriteSpec, setting: Setting, seed: int) -> tuple[str, ...]:
