@@ -63,7 +63,7 @@ def _told(value: Estimate) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" if value >= 100 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def _share(value: Estimate) -> str:
