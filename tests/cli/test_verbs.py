@@ -315,6 +315,27 @@ def test_canaries_that_a_model_was_trained_on_are_not_planted_over(davylamp, pla
     assert code == 0, err
 
 
+def test_a_model_that_nothing_could_make_again_is_replaced_by_force_only(davylamp, place, audited, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(audited[0], run)
+    train = ("train", run, "--model", place / "model", *TRAINING, "-q")
+    # Its own model is made again by the same command.
+    assert davylamp(*train)[0] == 0
+    own = (run / "training.json").read_bytes()
+    build_tiny(run / "model", seed=7)
+    before = (run / "model" / "model.safetensors").read_bytes()
+    assert_refused(davylamp(*train), "training.json does not tell of", "--force")
+    (run / "training.json").unlink()
+    assert_refused(davylamp(*train), "--force")
+    assert (run / "model" / "model.safetensors").read_bytes() == before
+    assert davylamp(*train, "--force")[0] == 0
+    unseeded = json.loads(own)
+    unseeded["trained_sha256"] = json.loads((run / "training.json").read_text())["trained_sha256"]
+    unseeded["spec"]["dp"] = {"epsilon": 8.0, "seeded": False}
+    (run / "training.json").write_text(json.dumps(unseeded), "utf-8")
+    assert_refused(davylamp(*train), "whose noise has no seed", "--force")
+
+
 def test_another_planting_is_replaced_by_force_only(davylamp, place, planted):
     # A model may have been trained elsewhere: nothing but the manifest says what it was taught.
     before = {path.name: path.read_bytes() for path in planted.iterdir() if path.is_file()}

@@ -13,15 +13,19 @@ from davylamp.cli.protect import protected_note
 from davylamp.runs.wording import counted
 
 
-def train(
+def train(  # noqa: PLR0913 - one parameter an option
     run: Annotated[Path, typer.Argument(help="Run folder that `davylamp plant` wrote.", show_default=False)],
     settings: Annotated[
         list[str] | None, typer.Argument(help="Settings as key=value, such as learning_rate=1e-4 method=lora.")
     ] = None,
+    *,
     model: Annotated[
         str, typer.Option("--model", help="'embedded', 'smollm2', a folder, a .gguf file, or a hub id.")
     ] = "embedded",
     spec: Annotated[Path | None, typer.Option("--spec", help="YAML file of settings.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a model in RUN/model that nothing could make again.")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of adapters and dropout.")] = 0,
     chat_template: ChatTemplateOption = None,
     threads: ThreadsOption = None,
@@ -31,7 +35,8 @@ def train(
     """Fine-tune a model on the planted rows, or on the protected ones if there are any, in their order.
 
     Before the first step a preflight shows that every planted secret receives loss. Writes RUN/model/ and
-    RUN/training.json. Your own trainer may take this step's place: train it on RUN/planted.jsonl.
+    RUN/training.json; an earlier model of its own is replaced. Your own trainer may take this step's place: train it on
+    RUN/planted.jsonl.
 
     Settings: method (full, lora), lora.r, lora.alpha, epochs, batch_size, gradient_accumulation, learning_rate,
     schedule (constant, cosine), warmup_steps, weight_decay, max_grad_norm, max_length, loss (reply, all),
@@ -45,6 +50,7 @@ def train(
     from davylamp.runs.config import apply_overrides, load_yaml, validate
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.runs.progress import Reporter
+    from davylamp.studies.replacing import check_model_replaceable
     from davylamp.studies.steps import train_step
     from davylamp.training.spec import TrainingSpec
 
@@ -52,6 +58,8 @@ def train(
     how = validate(TrainingSpec, apply_overrides(data, settings or []), "training")
     folder = RunFolder(run)
     with locked(run, make=False):
+        if not force:
+            check_model_replaceable(folder)
         made = train_step(folder, model, how, seed, chat_template, threads, Reporter(quiet or as_json))
     # A private training may have drawn no row at all.
     losses = made.pop("losses") or [None]
