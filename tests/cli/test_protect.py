@@ -241,41 +241,6 @@ def test_rows_that_fail_are_counted_and_what_took_their_place_is_said(run, call,
 def test_where_the_first_answers_all_fail_no_more_are_asked_for(run, call, monkeypatch, tmp_path):
     pytest.importorskip("openai")
     monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
-    with chat_server(lambda number, _: Reply("" if number % 2 else "no record")) as served:
-        asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny", "--yes", "concurrency=2")
-        code, out, err = call(*asked)
-        assert (code, out) == (2, "")
-        message = " ".join(err.split())
-        assert "rewrite: the first 16 rows all failed (" in message
-        assert "failed: an empty answer" in message
-        assert "stopped before the other 39 rows; nothing was written" in message
-        assert "on_failure=surrogate" in message
-        # Those that were under way came back.
-        assert len(served.requests) <= 16 + 2 + 2
-        assert not (run / "protection.json").exists()
-        code, out, err = call(*asked, "on_failure=surrogate")
-        assert code == 0
-        assert err.count("warning: rewrite: the first 16 rows all failed") == 1
-        assert "takes the surrogate rewriter for each that fails" in " ".join(err.split())
-        assert "55 failed" in out
-        assert len(served.requests) >= 55
-        assert "warning" not in call(*asked, "on_failure=drop", "-q")[2]
-
-
-def test_one_good_answer_among_the_first_lets_the_others_be_asked_for(run, call, monkeypatch, tmp_path):
-    pytest.importorskip("openai")
-    monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
-    with chat_server(lambda number, _: Reply("" if number else PATIENTS[0].reply)) as served:
-        asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny", "--yes")
-        code, _, err = call(*asked)
-        assert code == 2
-        assert "rewrite failed for 54 of 55 rows" in err
-        assert len(served.requests) == 55
-
-
-def test_where_the_first_answers_all_fail_no_more_are_asked_for(run, call, monkeypatch, tmp_path):
-    pytest.importorskip("openai")
-    monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
     with chat_server(lambda number, _: Reply("" if number % 2 else "no record", wait=0.05)) as served:
         asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny", "--yes", "concurrency=2")
         code, out, err = call(*asked)
