@@ -71,11 +71,12 @@ def background_line(background: Background) -> str:
 
 def replaced_lines(name: str, replaced: Replaced) -> list[str]:
     """How many words were replaced, and a warning where that makes running text unreadable."""
-    told = (
-        f"{name}: replaced {replaced.share:.1%} of {counted(replaced.words, 'word')}; of those in small letters "
-        f"{replaced.small_share:.1%} one by one in running text"
-    )
-    if name != "surrogate" or (replaced.small_share <= GIBBERISH and replaced.share <= MUCH):
+    told = f"{name}: replaced {replaced.share:.1%} of {counted(replaced.words, 'word')}"
+    if name != "surrogate":
+        # Others say by span what they took a word for, and not whether it stood in running text.
+        return [told]
+    told += f"; of those in small letters {replaced.small_share:.1%} one by one in running text"
+    if replaced.small_share <= GIBBERISH and replaced.share <= MUCH:
         return [told]
     return [
         told,
