@@ -22,6 +22,11 @@ def pad(
     return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
 
 
+def logit_bytes(lengths: Sequence[int], vocabulary: int) -> list[int]:
+    """Bytes of the logits of rows, and of their copy in float32."""
+    return [8 * vocabulary * length for length in lengths]
+
+
 def batches(
     order: Sequence[int],
     lengths: Sequence[int],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,20 +12,19 @@ from numpy.typing import NDArray
 from transformers import GenerationConfig
 
 from davylamp.errors import ScoringError
-from davylamp.release.answers import PATHS, agrees, check_finite
+from davylamp.release.answers import check_finite
 from davylamp.release.base import Access, Decoding, PrefixError, TokenAnswer
-from davylamp.release.batches import batches, pad
+from davylamp.release.batches import batches, logit_bytes, pad
 from davylamp.release.cascade import Cascade
-from davylamp.release.generating import configured, continued
+from davylamp.release.generating import TextGenerator, filler_of
 from davylamp.release.opened import OpenedPrefix
 from davylamp.release.plain import PlainPrefix
-from davylamp.release.reading import by_sequences, read_trees
-from davylamp.release.sampling import STRIDE, Asked, Ended, answered, begun, shared_beginning
+from davylamp.release.reading import TreeReader
+from davylamp.release.sampling import Ended
 from davylamp.release.sequences import Sequences
 from davylamp.release.tree import TokenTree, TreeScores
 from davylamp.rendering.tokenizer import TokenizerView
 
-LOG = logging.getLogger(__name__)
 DEFAULT_MEMORY = 256 * 2**20
 """Bytes that one scoring pass may take beyond the model, unless the user says otherwise."""
 
@@ -61,12 +59,14 @@ class LocalRelease:
         self._memory = memory
         self._base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = next(self._base.parameters()).device
-        self._trees = Cascade(self._base, memory)
-        self._fast = self._trees.supported
-        self._proven = 0
+        cascade = Cascade(self._base, memory)
         self._sequences = Sequences(
-            model, self._base, self._pad, self._answering, name, memory, shares=self._trees.supported
+            model, self._base, self._pad, self._answering, name, memory, shares=cascade.supported
         )
+        self._trees = TreeReader(model, self._base, cascade, self._pad, self._answering, self._plainly, name, memory)
+        # Padding may follow a beginning only where every layer sees all that stands before.
+        shares = cascade.supported and not cascade.windowed
+        self._texts = TextGenerator(model, self._base, tokenizer, self._answering, name, memory, shares=shares)
         # A checkpoint's own sampling defaults would silently fill whatever a request leaves open.
         self._base.generation_config = GenerationConfig()
 
@@ -155,7 +155,7 @@ class LocalRelease:
         rows: list[NDArray[np.float64]] = [np.empty(0)] * len(prefixes)
         lengths = [len(p) for p in prefixes]
         order = sorted(range(len(prefixes)), key=lengths.__getitem__)
-        for batch in batches(order, lengths, self._costs(lengths), self._memory):
+        for batch in batches(order, lengths, logit_bytes(lengths, self._vocabulary), self._memory):
             ids, mask = self._pad([prefixes[i] for i in batch])
             lasts = torch.tensor([len(prefixes[i]) - 1 for i in batch], device=self._device)
             kept, places = torch.unique(lasts, return_inverse=True)
@@ -181,20 +181,7 @@ class LocalRelease:
             ScoringError: the memory allowed is too small.
         """
         self._check(prefixes, [len(p) + int(t.depths.max()) for p, t in zip(prefixes, trees, strict=True)])
-        if self._fast and prefixes:
-            results = [scores.totals for scores in self._read(prefixes, trees)]
-            longest = max(range(len(prefixes)), key=lambda i: len(prefixes[i]))
-            if agrees(results[longest], prefixes[longest], trees[longest], self._plainly, self._base.dtype):
-                for i, totals in enumerate(results):
-                    check_finite(totals, i, self._name)
-                return results
-            self._fast = False
-            LOG.warning(
-                "%s (%s) does not score token trees as it scores sequences: scoring sequence by sequence, slowly",
-                self._name,
-                self._base.config.model_type,
-            )
-        return [by_sequences(self._plainly, i, p, t) for i, (p, t) in enumerate(zip(prefixes, trees, strict=True))]
+        return self._trees.logprobs(prefixes, trees)
 
     def tree_ranks(
         self, prefixes: Sequence[Sequence[int]], trees: Sequence[TokenTree], targets: Sequence[int], margin: float
@@ -212,34 +199,7 @@ class LocalRelease:
             ScoringError: the memory allowed is too small.
         """
         self._check(prefixes, [len(p) + int(t.depths.max()) for p, t in zip(prefixes, trees, strict=True)])
-        if not prefixes:
-            return []
-        # What the check costs would outweigh a pruned reading, and what it finds depends on the length alone.
-        longest = max(range(len(prefixes)), key=lambda i: len(prefixes[i]))
-        if self._fast and len(prefixes[longest]) > self._proven:
-            self.tree_logprobs([prefixes[longest]], [trees[longest].sample(PATHS)])
-            if self._fast:
-                self._proven = len(prefixes[longest])
-        if not self._fast:
-            pairs = enumerate(zip(prefixes, trees, strict=True))
-            totals = [by_sequences(self._plainly, i, prefix, tree) for i, (prefix, tree) in pairs]
-            counts = [len(tree.internal) for tree in trees]
-            return [TreeScores(*each) for each in zip(totals, counts, counts, strict=True)]
-        scores = self._read(prefixes, trees, targets, margin)
-        for i, score in enumerate(scores):
-            check_finite(score.totals, i, self._name)
-        return scores
-
-    def _read(
-        self,
-        prefixes: Sequence[Sequence[int]],
-        trees: Sequence[TokenTree],
-        targets: Sequence[int] | None = None,
-        margin: float = 0.0,
-    ) -> list[TreeScores]:
-        wanted: list[int | None] = [None] * len(trees) if targets is None else list(targets)
-        with self._answering():
-            return read_trees(self._model, self._trees, self._pad, prefixes, trees, wanted, margin)
+        return self._trees.ranks(prefixes, trees, targets, margin)
 
     def open(self, prefix: Sequence[int]) -> OpenedPrefix | PlainPrefix:
         """Read a prefix once, for whole next-token rows after any number of continuations of it.
@@ -250,19 +210,8 @@ class LocalRelease:
             PrefixError: the prefix is empty or longer than the context, or an answer is not finite.
         """
         self._check([prefix], [len(prefix)])
-        if self._fast and len(prefix) > self._proven:
-            paths = [[prefix[0], prefix[-1]], [prefix[-1], prefix[-1]]]
-            limit = self.context
-            if limit is not None and len(prefix) + len(paths[0]) > limit:
-                return PlainPrefix(self, prefix)
-            self.tree_logprobs([prefix], [TokenTree.of(paths)])
-            if self._fast:
-                self._proven = len(prefix)
-        if not self._fast:
-            return PlainPrefix(self, prefix)
-        opened = OpenedPrefix(self._model, self._trees, prefix, self._answering, self._name, self._memory)
-        opened.limit = self.context
-        return opened
+        opened = self._trees.open(prefix, self.context)
+        return PlainPrefix(self, prefix) if opened is None else opened
 
     def generate(self, prompts: Sequence[Sequence[int]], decoding: Decoding) -> list[list[int]]:
         """The tokens that follow each prompt, up to and without the end of text.
@@ -270,20 +219,8 @@ class LocalRelease:
         Raises:
             PrefixError: a prompt is empty or leaves no room in the model's context, or an answer is not finite.
         """
-        lengths = [len(p) + decoding.max_new_tokens for p in prompts]
-        self._check(prompts, lengths)
-        config = configured(decoding, self._pad_id(), self._stop_ids())
-        results: list[list[int]] = [[]] * len(prompts)
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        # A state runs through padding as through text, so that there only rows of one length share a batch.
-        one_length = bool(getattr(self._base, "_is_stateful", False))
-        for batch in batches(order, lengths, self._costs(lengths), self._memory, one_length=one_length):
-            padded = self._pad([prompts[i] for i in batch], left=True)
-            with self._answering():
-                said = continued(self._model, padded, config, batch, decoding.seed, self._name)
-            for i, tokens in zip(batch, said, strict=True):
-                results[i] = tokens
-        return results
+        self._check(prompts, [len(p) + decoding.max_new_tokens for p in prompts])
+        return self._texts.generate(prompts, decoding)
 
     def answer_each(
         self,
@@ -307,28 +244,8 @@ class LocalRelease:
         Raises:
             PrefixError: as for :meth:`generate`.
         """
-        lengths = [len(prompt) for prompt in prompts]
-        self._check(prompts, [length + decoding.max_new_tokens for length in lengths])
-        order = sorted(range(len(prompts)), key=lengths.__getitem__)
-        stateful = bool(getattr(self._base, "_is_stateful", False))
-        # A state cannot be told to leave rows out either, so that there a batch is gone through whole.
-        stride = decoding.max_new_tokens if stateful else STRIDE
-        for batch in batches(order, lengths, [1] * len(prompts), batch_size, one_length=stateful):
-            own = [prompts[i] for i in batch]
-            with self._answering():
-                padded, cache = self._begun(own)
-                chosen = [seeds[i] for i in batch]
-                asked = Asked(batch, chosen, self._stop_ids(), self._pad_id(), ended, stride, cache)
-                said = answered(self._model, padded, decoding, asked, self._name)
-            yield from said
-
-    def _begun(self, prompts: Sequence[Sequence[int]]) -> tuple[tuple[torch.Tensor, torch.Tensor], Any]:
-        """Rows of prompts, and keys and values of what all begin with where the architecture lets padding follow it."""
-        shared = shared_beginning(prompts) if self._trees.supported and not self._trees.windowed else 0
-        padded = self._pad([prompt[shared:] for prompt in prompts], left=True)
-        if not shared:
-            return padded, None
-        return begun(self._model, torch.tensor([list(prompts[0][:shared])], device=self._device), padded)
+        self._check(prompts, [len(prompt) + decoding.max_new_tokens for prompt in prompts])
+        yield from self._texts.answer_each(prompts, decoding, seeds, batch_size, ended)
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:
@@ -353,22 +270,9 @@ class LocalRelease:
         limit: int | None = getattr(self._base.config.get_text_config(), "max_position_embeddings", None)
         return limit
 
-    def _costs(self, lengths: Sequence[int]) -> list[int]:
-        """Bytes of the logits of rows, and of their copy in float32."""
-        return [8 * self._vocabulary * length for length in lengths]
-
     @property
     def _vocabulary(self) -> int:
         return int(self._base.config.get_text_config().vocab_size)
 
-    def _pad(self, rows: Sequence[Sequence[int]], left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        return pad(rows, self._pad_id(), self._device, left=left)
-
-    def _pad_id(self) -> int:
-        for token in (self._tokenizer.pad_token_id, self._tokenizer.eos_token_id):
-            if token is not None:
-                return int(token)
-        return 0
-
-    def _stop_ids(self) -> list[int]:
-        return [] if self._tokenizer.eos_token_id is None else [int(self._tokenizer.eos_token_id)]
+    def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        return pad(rows, filler_of(self._tokenizer), self._device)
