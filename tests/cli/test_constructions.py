@@ -7,7 +7,7 @@ import json
 import pytest
 
 from davylamp.canaries import Manifest
-from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.runs.files import read_json
 from support.corpora import plan_data
 from support.recipes import write_corpus, write_yaml

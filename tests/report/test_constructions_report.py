@@ -14,8 +14,6 @@ from davylamp.errors import RunFolderError
 from davylamp.measures.constructed.model import (
     Baseline,
     ConstructionCell,
-    ConstructionsResult,
-    FinderReport,
     HiddenReading,
     InstanceReading,
     LocalScore,
@@ -23,6 +21,7 @@ from davylamp.measures.constructed.model import (
     Pairs,
     Rate,
 )
+from davylamp.measures.constructed.result import ConstructionsResult, FinderReport
 from davylamp.measures.constructed.shadow_model import ShadowMemorization, ShadowNote
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect

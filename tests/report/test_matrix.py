@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 
 from davylamp.canaries import Manifest
 from davylamp.errors import RunFolderError
-from davylamp.measures.constructed.model import (
-    Baseline,
-    ConstructionCell,
-    ConstructionsResult,
-    InstanceReading,
-    LocalScore,
-    Pairs,
-    Rate,
-)
+from davylamp.measures.constructed.model import Baseline, ConstructionCell, InstanceReading, LocalScore, Pairs, Rate
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.report.build import write_report
 from davylamp.report.data import ReportData, collect
 from davylamp.report.html import render

@@ -13,7 +13,7 @@ import torch
 from davylamp.canaries import Manifest, Plan
 from davylamp.corpora.readers import read_corpus
 from davylamp.errors import ManifestError, PlantingError, PreflightError, RecipeError, RunFolderError
-from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.measures.constructed.settings import ConstructedSettings
 from davylamp.protect.corpus.result import PROTECTION
 from davylamp.release.loader import load_model, load_tokenizer

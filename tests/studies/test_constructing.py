@@ -9,7 +9,7 @@ import torch
 
 from davylamp.canaries import Manifest
 from davylamp.errors import InputError, ManifestError, ModelError, PlantingError, RunFolderError
-from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.measures.constructed.settings import ConstructedSettings
 from davylamp.report.data import collect
 from davylamp.runs.config import validate

@@ -10,13 +10,13 @@ from davylamp.measures.constructed.forgotten import ForgottenCell, Shift
 from davylamp.measures.constructed.model import (
     Baseline,
     ConstructionCell,
-    ConstructionsResult,
     HiddenReading,
     InstanceReading,
     LocalScore,
     Pairs,
     Rate,
 )
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.measures.forgetting import Extraction
 from davylamp.protect.afterwards.spec import UnlearningSpec
 from davylamp.studies.blind_spots.result import SeedResult

@@ -10,16 +10,8 @@ from scipy import stats
 
 from davylamp.errors import RunFolderError
 from davylamp.measures.constructed.forgotten import ForgottenCell, Shift
-from davylamp.measures.constructed.model import (
-    Baseline,
-    ConstructionCell,
-    ConstructionsResult,
-    FinderReport,
-    InstanceReading,
-    LocalScore,
-    Pairs,
-    Rate,
-)
+from davylamp.measures.constructed.model import Baseline, ConstructionCell, InstanceReading, LocalScore, Pairs, Rate
+from davylamp.measures.constructed.result import ConstructionsResult, FinderReport
 from davylamp.measures.constructed.shadow_model import ShadowNote
 from davylamp.verdict.matrix import matrix_of
 from davylamp.verdict.matrix_model import Matrix

@@ -24,7 +24,8 @@ from davylamp.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from davylamp.measures.constructed.model import ConstructionCell, ConstructionsResult, Pairs
+    from davylamp.measures.constructed.model import ConstructionCell, Pairs
+    from davylamp.measures.constructed.result import ConstructionsResult
     from davylamp.studies.shadow_request import ShadowRequest
 
 

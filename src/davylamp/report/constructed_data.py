@@ -9,7 +9,8 @@ from typing import Any
 
 from davylamp.canaries.manifest import Manifest
 from davylamp.errors import RunFolderError
-from davylamp.measures.constructed.model import FILE, ConstructionCell, ConstructionsResult, LocalScore
+from davylamp.measures.constructed.model import ConstructionCell, LocalScore
+from davylamp.measures.constructed.result import FILE, ConstructionsResult
 from davylamp.report.constructed_model import ConstructionLine, Constructions, TwinScore, Unaudited
 from davylamp.report.matrix_data import matrix_of_run
 from davylamp.runs import files

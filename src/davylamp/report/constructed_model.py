@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from davylamp.measures.constructed.model import FinderReport, HiddenReading, PairReading, Pairs, Rate
+from davylamp.measures.constructed.model import HiddenReading, PairReading, Pairs, Rate
+from davylamp.measures.constructed.result import FinderReport
 from davylamp.measures.constructed.shadow_model import ShadowMemorization, ShadowNote
 from davylamp.verdict.matrix_model import Matrix
 

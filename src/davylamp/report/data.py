@@ -15,7 +15,7 @@ from davylamp.canaries.manifest import Manifest
 from davylamp.canaries.plan import HOST_SLOTS
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
-from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS
+from davylamp.measures.constructed.result import FILE as CONSTRUCTIONS
 from davylamp.measures.landscape.model import is_file_of
 from davylamp.report import constructed_view
 from davylamp.report.constructed_data import constructions_of, plan_of, told, unaudited_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from davylamp.errors import RunFolderError
-from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.verdict import Verdict
 from davylamp.verdict.matrix import matrix_of
 from davylamp.verdict.matrix_columns import LOSS, VERIFIER

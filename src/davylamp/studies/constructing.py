@@ -15,14 +15,8 @@ from davylamp.errors import Fault, InputError, ModelError
 from davylamp.measures.constructed.audits import AUDITS
 from davylamp.measures.constructed.making import ModelMaker
 from davylamp.measures.constructed.measure import ConstructedMeasure, Finds
-from davylamp.measures.constructed.model import (
-    FILE,
-    AuditNote,
-    ConstructionCell,
-    ConstructionsResult,
-    LocalScore,
-    Rate,
-)
+from davylamp.measures.constructed.model import ConstructionCell, LocalScore, Rate
+from davylamp.measures.constructed.result import FILE, AuditNote, ConstructionsResult
 from davylamp.measures.constructed.settings import ConstructedSettings
 from davylamp.measures.constructed.shadowed import with_shadows
 from davylamp.rendering.render import Style

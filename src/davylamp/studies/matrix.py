@@ -11,8 +11,8 @@ import polars as pl
 from davylamp.canaries import Manifest
 from davylamp.errors import RunFolderError
 from davylamp.measures import readings as tables
-from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
-from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.measures.constructed.result import FILE as CONSTRUCTIONS_FILE
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.studies.steps import read_training

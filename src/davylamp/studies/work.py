@@ -12,7 +12,7 @@ from typing import Any
 
 from davylamp.canaries.constructions import Maker
 from davylamp.canaries.plant import background
-from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
+from davylamp.measures.constructed.result import FILE as CONSTRUCTIONS_FILE
 from davylamp.measures.landscape.model import FILE as LANDSCAPE
 from davylamp.protect.corpus.result import PROTECTED, PROTECTION
 from davylamp.runs.folder import RunFolder, digest

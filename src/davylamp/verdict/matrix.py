@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from davylamp.measures.constructed.model import ConstructionCell, ConstructionsResult
+from davylamp.measures.constructed.model import ConstructionCell
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.verdict import matrix_columns as columns
 from davylamp.verdict.matrix_cells import (
     ALPHA,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from davylamp.canaries.constructions.section import Instance
 from davylamp.errors import Fault, InputError
 from davylamp.measures.constructed.asking import Asker
-from davylamp.measures.constructed.model import FinderReport
+from davylamp.measures.constructed.result import FinderReport
 from davylamp.measures.constructed.words import words_of
 from davylamp.release.base import Decoding, PrefixError, Release
 from davylamp.runs.progress import QUIET, Reporter

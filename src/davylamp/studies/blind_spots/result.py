@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from davylamp.measures.constructed.model import ConstructionCell, ConstructionsResult
+from davylamp.measures.constructed.model import ConstructionCell
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.protect.afterwards.spec import Method
 from davylamp.report.study import ShapeFound
 from davylamp.runs import files

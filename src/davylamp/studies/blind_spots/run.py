@@ -13,8 +13,8 @@ from davylamp.canaries.drafts import places
 from davylamp.corpora.blocks import read_blocks
 from davylamp.corpora.records import Corpus
 from davylamp.errors import RunFolderError
-from davylamp.measures.constructed.model import FILE as CONSTRUCTIONS_FILE
-from davylamp.measures.constructed.model import ConstructionsResult
+from davylamp.measures.constructed.result import FILE as CONSTRUCTIONS_FILE
+from davylamp.measures.constructed.result import ConstructionsResult
 from davylamp.protect.afterwards.spec import Method
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder, digest, locked
