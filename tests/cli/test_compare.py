@@ -92,6 +92,17 @@ def test_a_damaged_landscape_is_named(davylamp, runs, tmp_path) -> None:
     assert "bad" in err.replace("\n", "")
 
 
+def test_numbers_that_no_model_reads_are_refused(davylamp, runs, tmp_path) -> None:
+    path = runs / "direct-s0" / "landscape.json"
+    found = json.loads(path.read_text())
+    found["held_out"][0]["nats"] = 1e308
+    path.write_text(json.dumps(found))
+    code, _, err = davylamp("compare", runs, "--out", tmp_path / "o.json")
+    assert code == 2
+    assert "Traceback" not in err
+    assert "nats" in err
+
+
 def test_a_folder_is_no_place_for_the_result(davylamp, runs, tmp_path) -> None:
     (tmp_path / "cmp").mkdir()
     code, _, err = davylamp("compare", runs, "--out", tmp_path / "cmp")

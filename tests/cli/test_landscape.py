@@ -132,6 +132,49 @@ def test_another_model_does_not_take_the_place_of_the_run_s_own(davylamp, place,
     assert {row["intervention"] for row in rows} == {"none", "direct"}
 
 
+def test_a_trained_model_is_not_called_the_untrained_one(davylamp, place, run) -> None:
+    assert davylamp("train", run, *TRAINING, "--model", place / "base", "-q")[0] == 0
+    code, _, err = read(davylamp, place, run, "--name", "none")
+    assert code == 2
+    assert "--name is 'none'" in err
+    assert not list(run.glob("landscape*.json"))
+
+
+def test_what_was_planted_or_trained_anew_is_not_compared_as_it_was(davylamp, place, run, tmp_path) -> None:
+    train = ("train", run, *TRAINING, "--model", place / "base", "-q")
+    assert davylamp(*train)[0] == 0
+    assert read(davylamp, place, run)[0] == 0
+    assert read(davylamp, place, run, "--model", place / "base")[0] == 0
+    out = ("--out", tmp_path / "frontier.json")
+    assert davylamp("compare", run, *out)[0] == 0
+    assert davylamp(*train, "learning_rate=0.02")[0] == 0
+    code, _, err = davylamp("compare", run, *out)
+    assert code == 2
+    assert "trained anew" in err
+    assert "landscape-none.json" not in err
+    assert read(davylamp, place, run)[0] == 0
+    assert davylamp("compare", run, *out)[0] == 0
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "planted_sha256": "0" * 64}))
+    code, _, err = davylamp("compare", run, *out)
+    assert code == 2
+    assert err.count("planted anew") == 2
+
+
+def test_records_that_were_trained_on_or_come_twice_are_counted(davylamp, place, run, tmp_path) -> None:
+    held = "".join(json.dumps({"text": f"what of {word}? It is {word} indeed."}) + "\n" for word in ("xa", "xb", "xc"))
+    trained = [line for line in (run / "planted.jsonl").read_text().splitlines() if "ref " not in line][:2]
+    (tmp_path / "mixed.jsonl").write_text(held + held.splitlines()[0] + "\n" + "\n".join(trained) + "\n")
+    base = ("--model", place / "base", "--name", "none")
+    assert read(davylamp, place, run, *base, "--held-out", tmp_path / "mixed.jsonl")[0] == 0
+    notes = Landscape.load(run / "landscape-none.json").notes
+    assert any(note.startswith("2 of 6 held-out records") and "stand in the planted file" in note for note in notes)
+    assert any(note.startswith("1 of 6 held-out records") and "copies of others" in note for note in notes)
+    (tmp_path / "unseen.jsonl").write_text(held)
+    assert read(davylamp, place, run, *base, "--held-out", tmp_path / "unseen.jsonl")[0] == 0
+    assert not any("planted file" in note for note in Landscape.load(run / "landscape-none.json").notes)
+
+
 def test_a_result_is_not_written_over_something_else(davylamp, place, run, tmp_path) -> None:
     manifest = (run / "manifest.json").read_bytes()
     code, _, err = read(

@@ -10,6 +10,7 @@ from davylamp.errors import Fault, InputError
 from davylamp.measures.landscape.model import FILE, Landscape, is_file_of
 from davylamp.report.html import render_comparison
 from davylamp.runs import files
+from davylamp.runs.folder import RunFolder
 from davylamp.verdict.frontier import frontier
 from davylamp.verdict.frontier_checks import Named
 from davylamp.verdict.frontier_model import CAPABILITY, PRIVACY, Frontier, is_comparison
@@ -72,7 +73,7 @@ def landscapes(places: Sequence[Path]) -> list[Named]:
     """The landscapes in some places, each once, with the names of their runs.
 
     Raises:
-        InputError: a place holds none; all such places are named.
+        InputError: a place holds none, or one of what was planted or trained there before; all such places are named.
         RunFolderError: one is damaged.
     """
     found: dict[Path, str] = {}
@@ -87,9 +88,31 @@ def landscapes(places: Sequence[Path]) -> list[Named]:
             name = str(place) if inside == Path() else str(path.parent)
             # A folder may hold those of several models.
             found.setdefault(path.resolve(), name if path.name == FILE else str(path))
+    read = [(name, path, Landscape.load(path)) for path, name in found.items()]
+    faults += [fault for _, path, landscape in read if (fault := _stale(path, landscape)) is not None]
     if faults:
         raise InputError(faults)
-    return [(name, Landscape.load(path)) for path, name in found.items()]
+    return [(name, landscape) for name, _, landscape in read]
+
+
+def _stale(path: Path, landscape: Landscape) -> Fault | None:
+    """What is wrong where a landscape is not of what its run folder holds now."""
+    folder = RunFolder(path.parent)
+    fix = "Run `davylamp landscape` there again, or move what shall be kept out of the run folder."
+    if folder.manifest.is_file():
+        planted = _hash_in(folder.manifest, "planted_sha256")
+        if planted is not None and planted != landscape.planted_sha256:
+            return Fault("RUN", str(path), "of the rows that its folder holds now; they were planted anew since", fix)
+    if path.name == FILE and folder.training.is_file():
+        trained = _hash_in(folder.training, "trained_sha256")
+        if trained is not None and trained != landscape.weights_sha256:
+            return Fault("RUN", str(path), "of the model that its folder holds now; it was trained anew since", fix)
+    return None
+
+
+def _hash_in(path: Path, key: str) -> str | None:
+    found = files.read_json(path).get(key)
+    return found if isinstance(found, str) else None
 
 
 def _within(place: Path) -> Iterator[Path]:

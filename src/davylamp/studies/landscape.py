@@ -12,6 +12,8 @@ import polars as pl
 
 from davylamp import __version__
 from davylamp.canaries import Manifest
+from davylamp.corpora.readers import read_corpus
+from davylamp.corpora.records import Corpus
 from davylamp.errors import Fault, InputError, RunFolderError
 from davylamp.measures import readings as tables
 from davylamp.measures.landscape.measure import Known, LandscapeMeasure
@@ -143,10 +145,29 @@ def landscape_step(folder: RunFolder, request: LandscapeRequest, reporter: Repor
         canaries=read.canaries,
         held_out=read.held_out,
         medication=read.medication,
-        notes=(*_unlearned_notes(name, unlearned, manifest), *read.notes),
+        notes=(*_unlearned_notes(name, unlearned, manifest), *_seen(folder, held_out, test), *read.notes),
     )
     found.save(place_of(folder, request, name))
     return found
+
+
+def _seen(folder: RunFolder, held_out: Corpus, test: Corpus) -> Iterator[str]:
+    """Records that were trained on, and those that come twice: neither says what a model is good for."""
+    planted = {record.line() for record in read_corpus(folder.planted).records} if folder.planted.is_file() else set()
+    for name, corpus in {"held-out": held_out, "test": test}.items():
+        if name == "test" and test is held_out:
+            continue
+        lines = [record.line() for record in corpus.records]
+        if known := sum(line in planted for line in lines):
+            yield (
+                f"{known:,} of {len(lines):,} {name} records of {corpus.source} stand in the planted file: a model "
+                "that was trained on it has seen them, and seems better than it is."
+            )
+        if again := len(lines) - len({*lines}):
+            yield (
+                f"{again:,} of {len(lines):,} {name} records of {corpus.source} are copies of others: intervals over "
+                "records are narrower than they should be."
+            )
 
 
 def _audited(folder: RunFolder, manifest: Manifest, spec: LandscapeSpec, weights: str, style: str) -> Known | None:
@@ -208,7 +229,10 @@ def _done(
     base = Base(name=str(trained_on.get("name")), weights_sha256=str(trained_on["sha256"])) if trained_on else None
     if base is not None and weights == base.weights_sha256:
         return request.name or UNTRAINED, (), base
-    if request.name == UNTRAINED and not training:
+    if request.name == UNTRAINED:
+        if training:
+            fix = "Leave --name out, or give the model that training began from by --model."
+            raise InputError(Fault("--name", UNTRAINED, "the name of the model that this run was trained from", fix))
         return UNTRAINED, (), Base(name=model, weights_sha256=weights)
     if training.get("trained_sha256") == weights or unlearned is not None:
         steps = (*_steps(training), *_afterwards(unlearned))

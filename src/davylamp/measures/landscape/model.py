@@ -15,7 +15,8 @@ FILE = "landscape.json"
 """The result, in the run folder."""
 _OTHERS = "landscape-"
 Role = Literal["focus", "twin", "positive"]
-Nats = Annotated[float, Field(ge=0)]
+Nats = Annotated[float, Field(ge=0, le=1e9)]
+"""Of a text; so many that no model reads them are no reading, and would overflow in sums."""
 Tokens = Annotated[int, Field(ge=1)]
 
 
