@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel
 
 from davylamp.errors import Fault, RecipeError
+from davylamp.runs.credentials import discreet
 from davylamp.runs.faults import Also, check, inside
 
 T = TypeVar("T", bound=BaseModel)
@@ -94,7 +95,7 @@ def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
             faults.append(Fault(key, value, "a YAML value"))
     result = _set(data, values, faults)
     if faults:
-        raise RecipeError(faults)
+        raise RecipeError(discreet(fault) for fault in faults)
     return result
 
 
@@ -107,7 +108,7 @@ def set_keys(data: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, An
     faults: list[Fault] = []
     result = _set(data, values.items(), faults)
     if faults:
-        raise RecipeError(faults)
+        raise RecipeError(discreet(fault) for fault in faults)
     return result
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from davylamp.errors import Fault, InputError
+from davylamp.runs.credentials import discreet
 
 T = TypeVar("T", bound=BaseModel)
 Also = Callable[[Any], Iterable[Fault]]
@@ -46,7 +47,7 @@ def check(model: type[T], data: Any, also: Also | None = None) -> tuple[T | None
 
     Returns:
         What the schema made of it, if it took it; and all faults, whose fields are dotted and begin inside of data. The
-        field of data as a whole is empty.
+        field of data as a whole is empty. No fault repeats what may be a credential.
     """
     try:
         made = model.model_validate(data)
@@ -61,8 +62,8 @@ def check(model: type[T], data: Any, also: Also | None = None) -> tuple[T | None
         fields = {fault.field for fault in faults}
         if also is not None and rest is not None:
             faults += [fault for fault in also(rest) if fault.field not in fields]
-        return None, faults
-    return made, [] if also is None else list(also(made))
+        return None, [discreet(fault) for fault in faults]
+    return made, [] if also is None else [discreet(fault) for fault in also(made)]
 
 
 def inside(place: str, fault: Fault) -> Fault:

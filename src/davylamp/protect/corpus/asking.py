@@ -14,6 +14,7 @@ from davylamp.protect.corpus.answers import Answers, key_of
 from davylamp.protect.corpus.base import Answer, Chat, Writer, Writing
 from davylamp.protect.corpus.connection import KeyState, key_state
 from davylamp.protect.corpus.server import Request, Server, check_url
+from davylamp.runs.credentials import HIDDEN, credentials, is_key
 from davylamp.runs.wording import counted
 
 CHARACTERS = 4
@@ -65,6 +66,23 @@ class AskingSpec(BaseModel):
         if server is not None:
             check_url(server)
         return server
+
+    @field_validator("key_env")
+    @classmethod
+    def _is_no_key(cls, name: str) -> str:
+        if is_key(name):
+            fix = "Put the key into a variable, and its name here: a key here would be written to files."
+            raise InputError(Fault("key_env", HIDDEN, "the name of an environment variable", fix))
+        return name
+
+    @field_validator("body")
+    @classmethod
+    def _holds_no_key(cls, body: dict[str, Any]) -> dict[str, Any]:
+        # The settings are written to files that others may read.
+        allowed, fix = "a field that is no credential", "A key comes from the environment variable that key_env names."
+        if found := [Fault(place, HIDDEN, allowed, fix) for place in credentials(body)]:
+            raise InputError(found)
+        return body
 
 
 class Forecast(BaseModel):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from davylamp.errors import Fault, InputError, MissingExtraError, ServerError
 from davylamp.protect.corpus.base import Answer
 from davylamp.protect.corpus.connection import Connection, Endpoint, Request
+from davylamp.runs.credentials import HIDDEN
 
 __all__ = ["Request", "Server", "check_url"]
 
@@ -58,10 +59,11 @@ def check_url(url: str, field_name: str = "server") -> None:
     if parts.username or parts.password:
         # Not repeated: it may be a password.
         raise InputError(
-            Fault(field_name, "(not shown)", "a URL without user and password", "Keys come from the environment.")
+            Fault(field_name, HIDDEN, "a URL without user and password", "Keys come from the environment.")
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise InputError(Fault(field_name, url, "a base URL such as https://api.example.com/v1"))
+        shown = HIDDEN if any(mark in url for mark in "?@#") else url
+        raise InputError(Fault(field_name, shown, "a base URL such as https://api.example.com/v1"))
 
 
 @contextlib.contextmanager
