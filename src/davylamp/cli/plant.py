@@ -61,7 +61,9 @@ def plant(  # noqa: PLR0913 - one parameter an option
     from davylamp.canaries import Plan
     from davylamp.corpora.readers import Columns, read_corpus
     from davylamp.errors import Fault, InputError
+    from davylamp.protect.corpus.result import forget
     from davylamp.runs.config import apply_overrides, load_yaml, validate
+    from davylamp.runs.files import sha256_file
     from davylamp.runs.folder import RunFolder, locked
     from davylamp.studies.clinical import PLAN
     from davylamp.studies.steps import check_unplanted, plant_step
@@ -86,8 +88,12 @@ def plant(  # noqa: PLR0913 - one parameter an option
         from davylamp.studies.constructing import maker_of
 
         maker = maker_of(base, written, chat_template, threads)
+    folder = RunFolder(out)
     with locked(out):
-        planted = plant_step(RunFolder(out), corpus, what if arm is None else what.only(arm), maker, replace=force)
+        before = sha256_file(folder.manifest) if force and folder.manifest.is_file() else None
+        planted = plant_step(folder, corpus, what if arm is None else what.only(arm), maker, replace=force)
+        # Without --force another planting was refused.
+        forgotten = forget(out) if force and before != sha256_file(folder.manifest) else []
     manifest = planted.manifest
     rows = sum(canary.dose for canary in manifest.canaries)
     twins = sum(canary.dose == 0 for canary in manifest.canaries)
@@ -102,6 +108,7 @@ def plant(  # noqa: PLR0913 - one parameter an option
                 "occurrences": rows,
                 "twins": twins,
                 "left_out": list(corpus.left_out),
+                "removed": forgotten,
                 "instances": sum(each.role == "planted" for each in instances),
                 "instance_rows": sum(len(each.positions) for each in instances),
             }
@@ -114,6 +121,8 @@ def plant(  # noqa: PLR0913 - one parameter an option
     ]
     if instances:
         lines += _constructed(instances, out, planted.neighbour is not None)
+    if forgotten:
+        lines.append(f"removed, since they were made of the old planting's rows: {', '.join(forgotten)}")
     if corpus.left_out:
         lines.append(f"columns that were left out: {', '.join(corpus.left_out)}")
     emit(lines)

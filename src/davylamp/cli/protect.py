@@ -79,7 +79,9 @@ def protect(  # noqa: PLR0913 - one parameter an option
     from davylamp.runs.progress import Reporter
     from davylamp.studies import protecting
 
-    folder = RunFolder(run)
+    # What an imported file does may change the working directory, from which a relative name is read.
+    place, spec = run.resolve(), None if spec is None else spec.resolve()
+    folder = RunFolder(place)
     if position is not None:
         _show(protecting.show(folder, position, reveal=reveal), as_json)
         return
@@ -88,7 +90,7 @@ def protect(  # noqa: PLR0913 - one parameter an option
     request = protecting.ProtectRequest(
         _specs(interventions or [], settings or [], spec), agreed=asker(yes, as_json), threads=threads
     )
-    with locked(run, make=False):
+    with locked(place, make=False):
         if dry_run:
             told_forecasts(protecting.forecast_step(folder, request), as_json)
             return
@@ -104,6 +106,7 @@ def _specs(names: Sequence[str], settings: Sequence[str], path: Path | None) -> 
     from davylamp.errors import Fault, InputError, RecipeError
     from davylamp.protect.corpus.registry import known, spec_of
     from davylamp.runs.config import load_yaml
+    from davylamp.runs.credentials import discreet
 
     if (path is None) == (not names):
         raise InputError(Fault("--with", list(names), f"one of {', '.join(known())}, or --spec FILE, and not both"))
@@ -112,7 +115,7 @@ def _specs(names: Sequence[str], settings: Sequence[str], path: Path | None) -> 
         allowed = f"a list of interventions ({', '.join(known())}), such as `protect: [{known()[0]}]`"
         raise InputError(Fault(f"protect in {path}", listed, allowed))
     data = [{"name": each} if isinstance(each, str) else each for each in listed]
-    faults = _set(data, settings)
+    faults = _set(data, settings, named=path is None)
     specs = []
     for at, each in enumerate(data):
         own = each["name"] if path is None else None
@@ -124,12 +127,18 @@ def _specs(names: Sequence[str], settings: Sequence[str], path: Path | None) -> 
             unknown = own is not None and own not in known()
             faults += [replace(fault, field="--with") for fault in error.faults] if unknown else error.faults
     if faults:
-        raise RecipeError(faults)
+        raise RecipeError(discreet(fault) for fault in faults)
     return tuple(specs)
 
 
-def _set(data: list[Any], settings: Sequence[str]) -> list[Fault]:
-    """Give interventions the settings that stand beside them; what cannot be given is at fault."""
+def _set(data: list[Any], settings: Sequence[str], *, named: bool) -> list[Fault]:
+    """Give interventions the settings that stand beside them; what cannot be given is at fault.
+
+    Args:
+        data: the interventions, changed in place.
+        settings: as they were given.
+        named: whether ``--with`` says which interventions these are.
+    """
     from davylamp.errors import Fault, InputError
     from davylamp.runs.config import apply_overrides
 
@@ -139,8 +148,12 @@ def _set(data: list[Any], settings: Sequence[str]) -> list[Fault]:
         first, dot, rest = setting.partition(".")
         numbers = [at for at, name in enumerate(called) if dot and first in (str(at + 1), name)]
         if not numbers and len(data) > 1:
-            named = ", ".join(f"{name}. or {at + 1}." if name else f"{at + 1}." for at, name in enumerate(called))
-            faults.append(Fault("setting", setting, f"one that begins with {named}"))
+            places = ", ".join(f"{name}. or {at + 1}." if name else f"{at + 1}." for at, name in enumerate(called))
+            faults.append(Fault("setting", setting, f"one that begins with {places}"))
+            continue
+        key, _, value = (rest if numbers else setting).partition("=")
+        if named and key == "name":
+            faults.append(Fault(setting.partition("=")[0], value, "no setting beside --with", "Give --with that name."))
             continue
         for at in numbers or [0]:
             try:

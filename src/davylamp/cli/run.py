@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,6 +58,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     from davylamp.studies.recipe import load_recipe
     from davylamp.studies.runner import run_recipe
 
+    _refuse_rewriter(overrides or [])
     what = load_recipe(recipe, overrides or [], data=data, held_out=held_out)
     folder = out if out is not None else Path("runs") / what.name
     if dry_run:
@@ -81,6 +82,18 @@ def run(  # noqa: PLR0913 - one parameter an option
         emit_verdict(each.verdict, each.name)
         emit(protected_note(each.training or {}))
     emit(["", *outcome.report.headlines, "", *_compared(outcome, folder), f"report: {outcome.html}"])
+
+
+def _refuse_rewriter(overrides: Sequence[str]) -> None:
+    """Say where a study's own key belongs, which no recipe has."""
+    from davylamp.errors import Fault, RecipeError
+    from davylamp.runs.credentials import discreet
+
+    for each in overrides:
+        key, _, value = each.partition("=")
+        if key.partition(".")[0] == "rewriter":
+            fix = f"It belongs to the study: davylamp studies run clinical {key}=..."
+            raise RecipeError(discreet(Fault(key, value, "no key of a recipe", fix)))
 
 
 def _compared(outcome: Outcome, folder: Path) -> Iterator[str]:

@@ -19,16 +19,22 @@ from davylamp.protect.corpus.background import COMMON, look_in_background
 from davylamp.protect.corpus.base import InterventionSpec, Row, Setting, Span, texts
 from davylamp.protect.corpus.journal import rows_of
 from davylamp.protect.corpus.leaks import look_for
-from davylamp.protect.corpus.result import AGAIN, PROTECTED, PROTECTION, ROWS, Protection, protected_rows, remove
+from davylamp.protect.corpus.result import (
+    AGAIN,
+    PROTECTED,
+    PROTECTION,
+    ROWS,
+    STORE,
+    Protection,
+    protected_rows,
+    remove,
+)
 from davylamp.protect.corpus.surrogate import Surrogate, SurrogateSpec
 from davylamp.protect.corpus.view import marked, masked
 from davylamp.runs import files
 from davylamp.runs.folder import RunFolder
 from davylamp.runs.progress import QUIET, Reporter
 from davylamp.runs.wording import counted
-
-STORE = ".protect"
-"""Folder inside a run's of what was done before a kill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +212,8 @@ def _rare(records: Sequence[Record]) -> Callable[[str], Sequence[Span]] | None:
 
 
 def _common(specs: Sequence[InterventionSpec]) -> int:
-    """Different records from which a word is common: the most that an intervention's settings ask for."""
-    return max((spec.common for spec in specs if isinstance(spec, SurrogateSpec)), default=COMMON)
+    """Different records from which a word is common: the default, or more if an intervention's settings do."""
+    return max([COMMON, *(spec.common for spec in specs if isinstance(spec, SurrogateSpec))])
 
 
 def _row_lines(applied: Applied) -> Iterator[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from davylamp.protect.corpus.base import Protected, Row, Span
 from davylamp.protect.corpus.journal import Journal, key_of, rows_of
 
 ROWS = rows_of([Record.of_text(f"record {number} of Ann") for number in range(6)], once=False)
+STEP = "a step's key"
 PAIR = Row(9, Record.of_pair("ask", "reply"))
 
 JSON = st.recursive(
@@ -29,20 +30,36 @@ def made_of(row):
 
 
 def filled(path, rows=ROWS):
-    with Journal(path) as journal:
+    with Journal(path, STEP) as journal:
         for row in rows:
             journal.keep(row, made_of(row))
     return path.read_bytes().splitlines(keepends=True)
 
 
 def found_in(path):
-    with Journal(path) as journal:
+    with Journal(path, STEP) as journal:
         return [journal.find(row) for row in ROWS]
 
 
 def test_what_was_done_is_found_again_and_is_the_owners_alone(tmp_path):
     path = tmp_path / "store" / "j.jsonl"
     filled(path)
+    assert found_in(path) == [made_of(row) for row in ROWS]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_lines_of_another_step_are_not_taken(tmp_path):
+    path = tmp_path / "j.jsonl"
+    filled(path)
+    with Journal(path, "another step's key") as journal:
+        assert [journal.find(row) for row in ROWS] == [None] * len(ROWS)
+    assert path.read_bytes() == b""
+
+
+def test_a_journal_that_was_open_to_others_is_closed_to_them(tmp_path):
+    path = tmp_path / "j.jsonl"
+    filled(path)
+    path.chmod(0o644)
     assert found_in(path) == [made_of(row) for row in ROWS]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -115,7 +132,7 @@ def test_whatever_a_line_is_changed_to_is_no_row(tmp_path_factory, changes):
 
 
 def test_what_is_no_row_is_refused_before_it_is_kept(tmp_path):
-    with Journal(tmp_path / "j.jsonl") as journal:
+    with Journal(tmp_path / "j.jsonl", STEP) as journal:
         for spans in ((Span(2, 0, 1, "X"),), (Span(0, 0, 999, "X"),), (Span(0, 3, 1, "X"),)):
             with pytest.raises(ProtectionError, match="row 9: what came back has other turns, or spans outside"):
                 journal.keep(PAIR, Protected(9, PAIR.record, spans))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ def _apply(
     what = {key: value for key, value in settings.items() if key != "on_failure"}
     key = digest({"what": what, "version": intervention.version, "seed": setting.seed, "rows": digest_rows(rows)})
     once_each = list(different(todo))
-    with Journal(work.store / f"{spec.name}-{key[:16]}.jsonl") as journal:
+    with Journal(work.store / f"{spec.name}-{key[:16]}.jsonl", key) as journal:
         missing = [row for row in once_each if journal.find(row) is None]
         beginning = Beginning(spec.name, len(missing), spec.on_failure, reporter)
         failed = _carry_out(intervention, missing, journal, beginning, reporter)
@@ -168,7 +168,7 @@ def _carry_out(
     """Transform what is missing; returns the rows that failed, by their key."""
     by_position = {row.position: row for row in missing}
     failed: dict[str, Protected] = {}
-    for each in intervention.apply(missing, reporter) if missing else ():
+    for each in _made(intervention, missing, reporter) if missing else ():
         row = by_position.pop(each.position, None)
         if row is None:
             raise ProtectionError(f"{intervention.name} gave row {each.position} twice, or was never given it")
@@ -187,6 +187,14 @@ def _carry_out(
     return failed
 
 
+def _made(intervention: Intervention, rows: Sequence[Row], reporter: Reporter) -> Iterator[Protected]:
+    """What an intervention makes of rows; one that ends the program has failed, since that would be in silence."""
+    try:
+        yield from intervention.apply(rows, reporter)
+    except SystemExit as error:
+        raise ProtectionError(f"{intervention.name} raised SystemExit (--debug shows where)") from error
+
+
 def _readable(made: Protected) -> Protected:
     """A row that no trainer could read has failed, whatever its intervention says."""
     if made.note != "ok":
@@ -203,7 +211,8 @@ def _stopped(name: str, first: Protected, failed: Mapping[str, Protected], rows:
     told = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(FAILURES_NAMED))
     what = first.reason or first.note
     if first.cause is not None:
-        what = f"{name} raised {type(first.cause).__name__}: {first.cause} (--debug shows where)"
+        # Not what it says, which may be the whole record.
+        what = f"{name} raised {type(first.cause).__name__} (--debug shows what it says, and where)"
     return (
         f"{name} failed for {len(failed)} of {counted(rows, 'row')} ({told}). Row {first.position}: {what}. Nothing "
         "was written, and what was done is kept. Say what becomes of rows that fail: on_failure=surrogate takes the "

@@ -81,7 +81,7 @@ class Protected:
     spans: tuple[Span, ...] = ()
     note: Note = "ok"
     reason: str = ""
-    cause: Exception | None = field(default=None, compare=False)
+    cause: BaseException | None = field(default=None, compare=False)
 
 
 @runtime_checkable

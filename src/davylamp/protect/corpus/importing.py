@@ -34,8 +34,8 @@ def import_file(path: Path) -> list[str]:
         spec.loader.exec_module(module)
     except DavylampError:
         raise
-    except Exception as error:
-        # What somebody else's file raises may be anything.
+    except (Exception, SystemExit, GeneratorExit) as error:
+        # What somebody else's file raises may be anything; were it to end the command, that would be done in silence.
         fix = f"It raised {type(error).__name__}: {error} (--debug shows where)."
         raise InputError(Fault("--import", str(path), "a file that Python can run", fix)) from error
     names = sorted({*added()} - before)

@@ -71,39 +71,46 @@ class _Entry(BaseModel):
         return Protected(row.position, record, tuple(Span(**each.model_dump()) for each in self.spans))
 
 
-def _line(entry: dict[str, Any]) -> bytes:
-    return json.dumps({**entry, "check": _check(entry)}, ensure_ascii=False).encode("utf-8") + b"\n"
+def _line(entry: dict[str, Any], step: str) -> bytes:
+    return json.dumps({**entry, "check": _check(entry, step)}, ensure_ascii=False).encode("utf-8") + b"\n"
 
 
-def _check(entry: dict[str, Any]) -> str:
-    return sha256_bytes(json.dumps(entry, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace"))[:16]
+def _check(entry: dict[str, Any], step: str) -> str:
+    """A hash of a line and of the step that it is of: under another step's name it is no line."""
+    held = json.dumps([step, entry], ensure_ascii=False, sort_keys=True)
+    return sha256_bytes(held.encode("utf-8", "backslashreplace"))[:16]
 
 
-def _entry(line: bytes) -> _Entry | None:
-    """What a line holds; nothing where it was cut short, is no line of a journal, or was changed."""
+def _entry(line: bytes, step: str) -> _Entry | None:
+    """What a line holds; nothing where it was cut short, is no line of this journal, or was changed."""
     if not line.endswith(b"\n"):
         return None
     try:
         entry = _Entry.model_validate_json(line)
     except ValidationError:
         return None
-    return entry if entry.check == _check(entry.model_dump(mode="json", exclude={"check"})) else None
+    return entry if entry.check == _check(entry.model_dump(mode="json", exclude={"check"}), step) else None
 
 
 class Journal:
     """Finished rows of one intervention over one file, for their owner only; failed ones are not kept.
 
-    It only saves work: a line that is not as it was written, because a kill cut it short or somebody changed it, is
-    taken out, and its row is made anew.
+    It only saves work: a line that is not as it was written, because a kill cut it short or somebody changed it, or
+    that was written of another step, is taken out, and its row is made anew.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, step: str) -> None:
         """Read what is there.
+
+        Args:
+            path: the file.
+            step: all that what is made of a row depends on, hashed; lines of another step are not taken.
 
         Raises:
             StorageError: the file cannot be read or made.
         """
         self._path = path
+        self._step = step
         self._done: dict[str, _Entry] = {}
         self._stream: BinaryIO | None = None
         self._waiting = 0
@@ -115,7 +122,7 @@ class Journal:
 
         whole = []
         for line in lines:
-            entry = _entry(line)
+            entry = _entry(line, step)
             if entry is not None:
                 self._done[entry.key] = entry
                 whole.append(line)
@@ -128,6 +135,8 @@ class Journal:
 
         try:
             self._stream = open(self._path, "ab", opener=private)
+            # One that was there, as after a copy of the folder, may be open to others.
+            self._path.chmod(0o600)
         except OSError as error:
             raise StorageError(f"cannot write {self._path}: {error.strerror or error}") from error
         return self
@@ -162,10 +171,13 @@ class Journal:
             "spans": [asdict(span) for span in made.spans],
         }
         try:
-            line = _line(entry)
+            line = _line(entry, self._step)
             kept = _Entry.model_validate_json(line)
         except (TypeError, ValueError) as error:
-            raise ProtectionError(f"row {row.position}: what came back cannot be written down ({error})") from error
+            # Not what it says, which may repeat the row.
+            raise ProtectionError(
+                f"row {row.position}: what came back cannot be written down ({type(error).__name__})"
+            ) from error
         if kept.made_of(row) is None:
             raise ProtectionError(f"row {row.position}: what came back has other turns, or spans outside its texts")
         self._done[kept.key] = kept

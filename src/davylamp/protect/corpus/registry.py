@@ -26,6 +26,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from davylamp.errors import Fault, InputError, RecipeError
 from davylamp.protect.corpus.base import Intervention, InterventionSpec, Protected, Row, Setting, texts, with_texts
+from davylamp.runs.credentials import discreet, masked
 from davylamp.runs.faults import check, closest, inside
 from davylamp.runs.files import sha256_bytes
 from davylamp.runs.progress import Reporter
@@ -135,7 +136,7 @@ def kind_of(name: str) -> Kind:
     point = _installed()[name]
     try:
         found = point.load()
-    except Exception as error:
+    except (Exception, SystemExit, GeneratorExit) as error:
         # What somebody else's module raises may be anything.
         fix = f"Loading it raised {type(error).__name__}: {error} (--debug shows where)."
         raise InputError(
@@ -157,7 +158,7 @@ def spec_of(data: Any, prefix: str = "protect", *, look: bool = False) -> Interv
     """
     spec, faults = _checked(data, look)
     if spec is None or faults:
-        raise RecipeError(inside(prefix, fault) for fault in faults)
+        raise RecipeError(inside(prefix, discreet(fault)) for fault in faults)
     return spec
 
 
@@ -195,7 +196,7 @@ def _list(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return value
     fix = "Put it in a list." if isinstance(value, Mapping) or value in known() else ""
-    raise RecipeError(Fault("", value, f"a list of interventions ({', '.join(known())}), in their order", fix))
+    raise RecipeError(Fault("", masked(value), f"a list of interventions ({', '.join(known())}), in their order", fix))
 
 
 Interventions = Annotated[
@@ -247,7 +248,7 @@ class _Function:
         """Call the function for every text of a row; a row on which it fails has failed, whatever it raised."""
         try:
             made = [self._function(text, rng) for text in texts(row.record)]
-        except Exception as error:  # noqa: BLE001 - what somebody else's function raises may be anything
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - it may be anything but Ctrl-C
             reason = f"it raised {type(error).__name__}"
             return Protected(row.position, row.record, (), "failed", reason, error)
         # What somebody else's function gives back may be anything too.

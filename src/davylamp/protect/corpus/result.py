@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from davylamp.canaries.manifest import Manifest
 from davylamp.corpora.readers import read_corpus
 from davylamp.corpora.records import Record
-from davylamp.errors import RunFolderError
+from davylamp.errors import RunFolderError, StorageError
 from davylamp.protect.corpus.background import Background
 from davylamp.protect.corpus.leaks import Leaks
 from davylamp.runs import files
@@ -18,6 +19,8 @@ from davylamp.runs.folder import RunFolder
 
 PROTECTED, PROTECTION, ROWS = "protected.jsonl", "protection.json", "protection_rows.jsonl"
 """Files of a run folder: the rows to train on, what was done, and (for its owner only) what was done to each row."""
+STORE = ".protect"
+"""Folder inside a run's of what was done before a kill."""
 AGAIN = "davylamp protect RUN --with ..."
 
 
@@ -179,6 +182,33 @@ def refuse_protected(folder: RunFolder, what: str) -> None:
             f"{what} takes the rows as they were planted, but {folder.path} trains on protected ones: do it in a "
             f"folder without {PROTECTION}"
         )
+
+
+def forget(folder: Path) -> list[str]:
+    """Remove what was made of rows that another planting has replaced: they hold records and secrets of the old one.
+
+    Args:
+        folder: a run's.
+
+    Returns:
+        The names of what was there.
+
+    Raises:
+        StorageError: it cannot be removed.
+    """
+    made = [folder / name for name in (STORE, PROTECTED, PROTECTION, ROWS, "judged.json")]
+    found = [path for path in (*made, *sorted(folder.glob("landscape*.json"))) if path.exists()]
+    try:
+        for path in found:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+    except OSError as error:
+        raise StorageError(
+            f"cannot remove what the old planting left in {folder}: {error.strerror or error}"
+        ) from error
+    return [path.name for path in found]
 
 
 def remove(folder: Path) -> None:
