@@ -13,6 +13,7 @@ from davylamp.canaries import Manifest
 from davylamp.cli.main import main
 from davylamp.errors import ProtectionError
 from davylamp.protect.corpus import registry
+from davylamp.protect.corpus.base import InterventionSpec
 from support.chat_server import Reply, chat_server
 from support.clinical_rows import clinical_records
 from support.rare_rows import coined
@@ -440,6 +441,27 @@ def test_an_intervention_that_changes_the_working_directory_writes_to_the_run(ru
     assert code == 0, err
     assert (run / "protected.jsonl").is_file()
     assert list(other.iterdir()) == []
+
+
+class _Exits:
+    """An intervention of the whole file that ends the program."""
+
+    name, version = "exits", "1"
+
+    def apply(self, rows, reporter):
+        raise SystemExit(0)
+        yield
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_an_intervention_of_the_whole_file_that_exits_is_an_error(run, call, more):
+    registry.register("exits", registry.Kind(InterventionSpec, lambda *_: _Exits()))
+    try:
+        code, out, err = call("protect", run, "--with", "exits", *more)
+    finally:
+        registry.forget("exits")
+    assert (code, out) == (2, "")
+    assert "exits raised SystemExit" in err
 
 
 @pytest.mark.parametrize("setting", ["name=slow", "surrogate.name=slow", "1.name=slow"])

@@ -272,4 +272,4 @@ def forecasts(work: Work) -> list[Any]:
 
 def _paired(intervention: Intervention, rows: Sequence[Row]) -> list[tuple[Row, Protected]]:
     by_position = {row.position: row for row in rows}
-    return [(by_position[each.position], each) for each in intervention.apply(rows, QUIET)]
+    return [(by_position[each.position], each) for each in _made(intervention, rows, QUIET)]
