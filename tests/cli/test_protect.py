@@ -448,9 +448,8 @@ class _Exits:
 
     name, version = "exits", "1"
 
-    def apply(self, rows, reporter):
+    def apply(self, *_):
         raise SystemExit(0)
-        yield
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
