@@ -86,6 +86,14 @@ def test_protected_rows_take_the_places_of_planted_ones(folder):
     assert not any(canary.secret in text for canary in manifest.canaries)
 
 
+def test_the_other_rows_are_looked_at_no_less_strictly_than_by_default(folder):
+    def common(*specs):
+        return protect_step(folder, request(*specs)).background.common
+
+    assert common({"name": "surrogate", "common": 2}) == common("surrogate") == 5
+    assert common({"name": "surrogate", "common": 2}, {"name": "surrogate", "common": 7}) == 7
+
+
 def test_the_same_seed_gives_the_same_bytes_and_another_others(folder):
     first = protect_step(folder, request("surrogate"))
     data = (folder.path / "protected.jsonl").read_bytes()
