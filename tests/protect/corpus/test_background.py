@@ -52,6 +52,17 @@ def test_a_number_in_other_marks_is_found_by_a_rare_part_of_four_digits():
     assert (look(after).numbers.left, look(after).rows_left) == (1, 1)
 
 
+def test_a_code_letter_by_letter_is_looked_for_whole():
+    before = [Record.of_text(f"the code {'; '.join(f'{731 * at % 10000:04d}')}") for at in range(1, 61)]
+    # Every digit is common; the codes are not, and stand as they were, in other marks, or as one number.
+    after = [before[0], Record.of_text("1 - 4, 6 2 it is"), Record.of_text("so 2193"), *[Record.of_text("1; 2")] * 57]
+    found = look_in_background(before, after, range(60))
+    assert (found.numbers.rare, found.numbers.left, found.rows_left) == (60, 3, 3)
+    # What five records hold is common.
+    many = [Record.of_text(f"{name}er: 4; 7; 1; 9") for name in "abcde"]
+    assert look_in_background(many, many, range(5)).numbers.rare == 0
+
+
 def test_only_the_rows_asked_for_are_looked_at_and_another_row_s_name_is_not_this_one_s():
     after = [*BEFORE[:5], BEFORE[6], BEFORE[5], BEFORE[7]]
     found = look(after, [5, 6])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 import unicodedata
 from collections import Counter
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from davylamp.corpora.records import Record
 from davylamp.errors import InputError
+from davylamp.protect.corpus.background import look_in_background
 from davylamp.protect.corpus.base import apply_spans, texts
 from davylamp.protect.corpus.journal import rows_of
 from davylamp.protect.corpus.leaks import survives
@@ -21,6 +23,7 @@ from davylamp.protect.corpus.surrogate import Surrogate
 from davylamp.runs.progress import QUIET
 from support.clinical_rows import DRUGS, clinical_records, clinical_text
 from support.rare_rows import FORMS, coined, rare_records
+from support.spelled_codes import DISGUISES, PARTED
 
 PATIENTS = clinical_records(80)
 COINED = "Vexoritan 7 MG Oral Tablet"
@@ -279,3 +282,52 @@ def test_a_code_of_letters_goes_however_they_are_parted(mark):
     surrogate = Surrogate(rows)
     # Every letter by itself stands in many records, and all six together in one.
     assert not any(codes[row.position] in surrogate.one(row).record.reply for row in rows[:40])
+
+
+@pytest.mark.parametrize("form", PARTED)
+@given(seed=st.integers(0, 2**20), alphabet=st.sampled_from(["0123456789", "abcdefgh", "ABCD1234"]))
+@settings(max_examples=2, deadline=None)
+def test_a_code_goes_in_whatever_form_a_file_holds_it(form, seed, alphabet):
+    rng = np.random.default_rng(seed)
+    codes = ["".join(rng.choice(list(alphabet), size=5)) for _ in range(60)]
+    records = [Record.of_text(f"pls send ticket {PARTED[form](code)} to us, thanks") for code in codes]
+    rows = rows_of(records, once=False)
+    surrogate = Surrogate(rows)
+    made = [surrogate.one(row).record for row in rows]
+    # Every letter by itself stands in many records, and all five together in one.
+    for code, after in zip(codes, made, strict=True):
+        assert PARTED[form](code) not in after.reply
+        assert after.reply.startswith("pls send ticket ")
+        assert after.reply.endswith(" to us, thanks")
+        # The form stays, tags with it: all else is as it was.
+        mine, theirs = PARTED[form](code), after.reply.removeprefix("pls send ticket ").removesuffix(" to us, thanks")
+        assert len(theirs) == len(mine)
+        assert [a for a, b in zip(mine, theirs, strict=True) if a != b] == list(code)
+    found = look_in_background(records, made, range(60))
+    assert (found.numbers.left, found.rows_left) == (0, 0)
+    undone = look_in_background(records, records, range(60))
+    assert undone.numbers.rare == undone.numbers.left >= 55
+
+
+@pytest.mark.parametrize("alphabet", DISGUISES)
+def test_letters_in_disguise_go_like_others(alphabet):
+    rng = np.random.default_rng(4)
+    codes = ["".join(rng.choice(DISGUISES[alphabet], size=6)) for _ in range(60)]
+    rows = rows_of([Record.of_text(f"pls send ticket {code} to us") for code in codes], once=False)
+    surrogate = Surrogate(rows)
+    for row, code in zip(rows, codes, strict=True):
+        made = surrogate.one(row).record.reply
+        assert re.fullmatch(r"pls send ticket \S+ to us", made)
+        assert code not in made
+        # Nothing of the code is left in it, not even one letter.
+        assert not set(code) & set(made)
+
+
+def test_a_row_of_ten_thousand_signs_takes_less_than_a_second():
+    for unit in ("1; ", '"1", ', "<td>4</td>", "a | b | 1"):
+        records = [Record.of_text(unit * (10_000 // len(unit))), *PATIENTS[:12]]
+        rows = rows_of(records, once=False)
+        begun = time.process_time()
+        Surrogate(rows).one(rows[0])
+        # Measured: 0.1 s.
+        assert time.process_time() - begun < 1

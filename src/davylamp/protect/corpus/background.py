@@ -2,7 +2,8 @@
 
 What is planted tells how an intervention treats canaries; this tells how it treats the people of the file. A word is
 rare where fewer than ``common`` different records hold it anywhere. The check is of words and exact: what was written
-in other words, or is rare only in its place or as a combination, is not found.
+in other words, or is rare only in its place or as a combination, is not found, but for codes written letter by letter
+(``4; 7; 1; 9``), which are looked for whole.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from davylamp.corpora.records import Record
 from davylamp.protect.corpus.base import texts
+from davylamp.protect.corpus.letters import spelled
 from davylamp.protect.corpus.particles import is_particle
 from davylamp.protect.corpus.segments import Token, parts_of, tokens_of
 
@@ -50,7 +52,7 @@ class Background(_Strict):
         rows: rows that hold no canary and in whose place no other row stands.
         rows_left: those in which at least one rare name or number still stands.
         names: runs of capitalised words (with particles between them) that fewer than ``common`` records hold.
-        numbers: words with a digit, dates among them, that as few hold.
+        numbers: words with a digit, dates among them, and codes written letter by letter that as few hold.
     """
 
     common: int
@@ -114,6 +116,7 @@ def _needles(record: Record) -> Iterator[_Needle]:
     for text in texts(record):
         run: list[Token] = []
         tokens = tokens_of(text)
+        yield from (_Needle(code, ("".join(code),) if len(code) >= LONG else (), True) for code in _codes(text, tokens))
         for at, token in enumerate(tokens):
             if token.shape in ("number", "date"):
                 digits = [part for part in parts_of(token.text) if part[0].isdigit() and len(part) >= LONG]
@@ -140,8 +143,24 @@ def _words(token: Token) -> tuple[str, ...]:
     return folded, *parts_of(folded)
 
 
+def _codes(text: str, tokens: Sequence[Token]) -> Iterator[tuple[str, ...]]:
+    """The letters of each code of a text that is written letter by letter, in more than one word, without tags."""
+    at = 0
+    for code in spelled(text):
+        while tokens[at].end <= code.start:
+            at += 1
+        if tokens[at].end < code.end:
+            yield tuple(letter.casefold() for letter in code.letters)
+
+
 def _after(record: Record) -> tuple[str, frozenset[str]]:
-    """The words of a record in their order, with a space between each two, and all its words with their parts."""
-    tokens = [tokens_of(text) for text in texts(record)]
-    runs = " | ".join(" ".join(token.text.casefold() for token in own) for own in tokens)
+    """The words of a record and its codes letter by letter, with a space between each two, and all words and parts."""
+    parts = texts(record)
+    tokens = [tokens_of(text) for text in parts]
+    runs = " | ".join(
+        [
+            *(" ".join(token.text.casefold() for token in own) for own in tokens),
+            *(" ".join(code) for text, own in zip(parts, tokens, strict=True) for code in _codes(text, own)),
+        ]
+    )
     return f" {runs} ", frozenset(word for own in tokens for token in own for word in _words(token))

@@ -74,7 +74,7 @@ def number(text: str, keep: Callable[[str], bool], rng: np.random.Generator, lon
             least = [1 if not made and not at and letter != "0" else 0 for at, letter in enumerate(part)]
             made.append("".join(str(int(rng.integers(low, 10))) for low in least))
         else:
-            made.append(part if not part[0].isalnum() or keep(part) else word(part, rng))
+            made.append(part if not parts_of(part) or keep(part) else word(part, rng))
     return "".join(made) + "".join(str(int(rng.integers(10))) for _ in range(longer))
 
 
@@ -97,7 +97,7 @@ def words(text: str, keep: Callable[[str], bool], make: Callable[[str], str]) ->
         make: draws one.
     """
     split = _split(text)
-    letters = [part for part in split if part[0].isalnum()]
+    letters = [part for part in split if parts_of(part)]
     all_stay = all(keep(part) for part in letters)
     return "".join(part if part not in letters or (keep(part) and not all_stay) else make(part) for part in split)
 

@@ -9,44 +9,23 @@ labels, and which ``<KIND>`` are placeholders, is told by a :class:`Structure`.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
+from davylamp.protect.corpus.letters import LETTER, PART, spelled
+
 Shape = Literal["capital", "lower", "number", "date", "placeholder"]
-
-
-def _marks() -> str:
-    """A class of what may stand inside a word and is no letter: combining marks, soft hyphens, joiners.
-
-    Without them a word of many scripts would fall into single letters, each of them in many records.
-    """
-    blocks = (range(0x300, 0x20000), range(0xE0100, 0xE01F0))
-    own = [code for block in blocks for code in block if unicodedata.category(chr(code))[0] == "M"]
-    ranges: list[list[int]] = []
-    for code in sorted([*own, 0xAD, *range(0x200B, 0x200E), 0x2060, 0xFEFF]):
-        if ranges and code == ranges[-1][1] + 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
-
 
 _CUT = re.compile(
     r"(?P<section>\.(?=\s|$)\s*|[!?](?=\s|$)\s*|[\r\n]+)|(?P<item>;\s*)|"
     r"(?P<comma>(?<!\d),\s+|,\s+(?![\d\s])|\t+|\s\|\s)|(?P<label>:\s+)"
 )
-_MARKS = _marks()
-_LETTER = rf"[^\W_][{_MARKS}]*"
-_WORD = rf"(?:{_LETTER})+"
+_WORD = rf"(?:{LETTER})+"
 _TOKEN = re.compile(rf"(?P<placeholder><[A-Z][A-Z0-9_]*>)|{_WORD}(?:(?:[-./:'’@]|(?<=\d),(?=\d)){_WORD})*")
 _PLACEHOLDER = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}")
-_SPELLED = re.compile(rf"(?<![^\W_]){_LETTER}(?:(?:(?![{_MARKS}])[\W_]){{1,3}}{_LETTER}){{2,}}(?![^\W_])")
-"""A word or a code of which every letter stands by itself (``4; 7; 1; 9``, ``b, o, b``): no separator cuts it."""
-_PART = re.compile(rf"\d+|(?:[^\W\d_][{_MARKS}]*)+")
 _JOIN = re.compile(r"[-./:'’@]")
 _KNOWN = 1 << 16
 """Words whose shape is remembered."""
@@ -154,7 +133,7 @@ def tokens_of(text: str, structure: Structure = EVERY_LABEL, start: int = 0) -> 
 @lru_cache(maxsize=_KNOWN)
 def parts_of(token: str) -> tuple[str, ...]:
     """The runs of letters and of digits that a token is made of: ``bob``, ``77``, ``mail``, ``com``."""
-    return tuple(_PART.findall(token))
+    return tuple(PART.findall(token))
 
 
 def structure_in(text: str) -> tuple[set[str], set[str]]:
@@ -185,10 +164,12 @@ _Part = tuple[int, int, str]
 
 def _cuts(text: str) -> Iterator[tuple[re.Match[str], str, str]]:
     """Each separator, what it separates, and before a colon what may be its label: the words since the last one."""
-    spelled = [match.span() for match in _SPELLED.finditer(text)]
+    whole, code = spelled(text), 0
     at = 0
     for match in _CUT.finditer(text):
-        if any(start < match.start() and match.end() < end for start, end in spelled):
+        while code < len(whole) and whole[code].end <= match.end():
+            code += 1
+        if code < len(whole) and whole[code].start < match.start():
             continue
         mark = str(match.lastgroup)
         words = text[at : match.start()].split() if mark == "label" else []

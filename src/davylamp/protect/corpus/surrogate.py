@@ -21,6 +21,7 @@ from davylamp.protect.corpus import inventing
 from davylamp.protect.corpus.base import PROSE, InterventionSpec, Protected, Row, Setting, Span, apply_spans, texts
 from davylamp.protect.corpus.frequencies import Frequencies, class_of
 from davylamp.protect.corpus.inventing import Inventor
+from davylamp.protect.corpus.letters import TAG, is_single, spelled
 from davylamp.protect.corpus.particles import PARTICLES, is_particle
 from davylamp.protect.corpus.registry import Kind
 from davylamp.protect.corpus.segments import Piece, Token, parts_of, tokens_of
@@ -67,7 +68,7 @@ class Surrogate:
     """The surrogate rewriter over one file."""
 
     name = "surrogate"
-    version = "4"
+    version = "5"
 
     def __init__(self, rows: Sequence[Row], common: int = 5, seed: int = 0) -> None:
         """Count how many records hold what.
@@ -158,13 +159,13 @@ class Surrogate:
         counts = self._counts
         for found in self._runs(piece):
             run = found
-            opens = not piece.label and run[0].place == 0 and run[0].shape == "capital" and len(run) > 2
+            single = len(run) > 2 and all(is_single(token.text) for token in run)
+            opens = not single and not piece.label and run[0].place == 0 and run[0].shape == "capital" and len(run) > 2
             if opens and counts.word(piece, run[0].text) >= counts.common:
                 # What many begin with (Dear, Hello) is no part of the name behind it, which has two words left.
                 run = run[1:]
-            spelled = len(run) > 2 and all(len(token.text) == 1 for token in run)
             alike = all(token.shape == run[0].shape or token.text in PARTICLES for token in run)
-            if len(run) > 1 and (spelled or (alike and run[0].shape in ("capital", "number"))):
+            if len(run) > 1 and (single or (alike and run[0].shape in ("capital", "number"))):
                 yield run
             else:
                 yield from ([token] for token in run if counts.word(piece, token.text) < counts.common)
@@ -174,20 +175,29 @@ class Surrogate:
         runs: list[list[Token]] = []
         last: Token | None = None
         tokens = piece.tokens
+        tags = _within(piece, [each.span() for each in TAG.finditer(piece.text)] if "<" in piece.text else [])
+        codes = _within(piece, [(each.start, each.end) for each in spelled(piece.text)])
+        run: list[Token] = []
         for at, token in enumerate(tokens):
-            furniture = token.shape == "capital" and self._counts.is_furniture(piece, token)
+            if token in tags and (is_single(token.text) or (last is not None and is_single(last.text))):
+                # A tag between two letters of a code leaves the code open, and is no letter of it.
+                runs.append([token])
+                continue
+            # In a code of few letters each may stand in most records.
+            furniture = token.shape == "capital" and token not in codes and self._counts.is_furniture(piece, token)
             if furniture or token.shape == "placeholder":
                 last = None
                 continue
             joined = last is not None and (
                 (last.shape == token.shape and token.shape in ("capital", "number"))
-                or (len(last.text) == len(token.text) == 1)
+                or (is_single(last.text) and is_single(token.text))
             )
             inside = last is not None and last.shape == "capital" and is_particle(tokens, at)
             if joined or inside:
-                runs[-1].append(token)
+                run.append(token)
             else:
-                runs.append([token])
+                run = [token]
+                runs.append(run)
             # A particle inside a name leaves it open for its next capitalised word.
             last = last if inside else token
         return runs
@@ -224,6 +234,17 @@ class Surrogate:
             if made.casefold() not in draws.own:
                 return made
         return self._inventor.free(lambda longer: inventing.word(before, draws.rng, longer), before, draws.telling)
+
+
+def _within(piece: Piece, spans: Sequence[tuple[int, int]]) -> frozenset[Token]:
+    """The tokens of a piece that lie in one of some spans of its text."""
+    found, at = set[Token](), 0
+    for token in piece.tokens if spans else ():
+        while at < len(spans) and piece.start + spans[at][1] <= token.start:
+            at += 1
+        if at < len(spans) and piece.start + spans[at][0] <= token.start:
+            found.add(token)
+    return frozenset(found)
 
 
 def _drawn(pool: Sequence[tuple[str, int]], rng: np.random.Generator) -> str:
