@@ -83,6 +83,11 @@ def test_records_of_ones_own_are_split(tmp_path):
         load_recipe(data=tmp_path / "missing.jsonl")
 
 
+def test_rows_that_carry_canaries_are_not_counted_as_rows_to_train_on():
+    # 150 records, 115 of them in the part of training, of which 9 canaries, 4 twins and the control each take one.
+    assert "79 of 101 rows" in plan(["model=smollm2"], None).lines[0]
+
+
 def test_a_hosted_rewriter_is_named_before_anything_is_sent():
     overrides = documented()
     lines = plan(overrides, None).lines

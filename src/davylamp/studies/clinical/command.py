@@ -31,7 +31,9 @@ def plan(overrides: Sequence[str], data: Path | None) -> Planned:
 def _planned(recipe: Recipe, rows: int | None) -> Iterator[str]:
     plan = recipe.plan
     count = len(plan.doses) * plan.per_dose
-    planted = (min(plan.rows or rows, rows) if rows is not None else plan.rows or 0) * plan.repeat
+    # A record that carries a canary is no background row.
+    left = None if rows is None else rows - plan.hosts
+    planted = (min(plan.rows or left, left) if left is not None else plan.rows or 0) * plan.repeat
     yield (
         f"model {recipe.model}, seeds {', '.join(map(str, recipe.seeds))}: {count} canaries at doses "
         f"{', '.join(map(str, plan.doses))} and {plan.twins} twins a seed, {plan.planted_rows:,} of {planted:,} rows"
