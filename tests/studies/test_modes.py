@@ -26,6 +26,7 @@ HOLDING = {"planted.jsonl", "protected.jsonl", "manifest.json", ".protect"}
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A recipe of every kind of step but constructions, what its run came to, and its folder."""
+    # Secrets are long, so that nothing else reads like one; 8^8 of them are too many to rank.
     place = tmp_path_factory.mktemp("modes")
     torch.set_num_threads(1)
     data = tiny_recipe(
@@ -38,8 +39,9 @@ def made(tmp_path_factory):
             "held_out": {"path": str(place / "c.jsonl")},
             "question": "Which ref? Its first letter is {first}.",
             "item": r"It is (\w+) indeed",
+            "pool": 100,
         },
-        audit={"measures": ["exposure", "recovery", "extraction", "perplexity"], "before": True},
+        audit={"measures": ["exposure", "recovery", "extraction", "perplexity"], "before": True, "pool": 100},
     )
     recipe, before = build_recipe(data), os.umask(0o022)
     try:
