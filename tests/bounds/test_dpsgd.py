@@ -68,7 +68,9 @@ def test_the_gaussian_limit_is_approached():
 
 
 def test_riskcal_agrees_on_the_same_grid():
-    riskcal_dpsgd = pytest.importorskip("riskcal.calibration.dpsgd")
+    riskcal_dpsgd = pytest.importorskip(
+        "riskcal.calibration.dpsgd", reason="riskcal, which is compared with, is not installed"
+    )
     alphas = np.linspace(0.01, 0.99, 50)
     beta = riskcal_dpsgd.get_beta_for_dpsgd(
         alpha=alphas, noise_multiplier=1.1, sample_rate=0.004, num_steps=3000, grid_step=1e-3

@@ -10,7 +10,7 @@ from support.chat_server import Reply, chat_server
 from support.clinical_rows import clinical_records
 from support.recipes import tiny_plan, write_yaml
 
-pytest.importorskip("openai")
+pytest.importorskip("openai", reason="the extra 'server' is not installed")
 
 
 @pytest.fixture

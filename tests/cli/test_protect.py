@@ -199,7 +199,7 @@ def test_a_row_that_did_not_change_says_why(run, call):
 
 
 def test_nothing_leaves_without_yes(run, call, monkeypatch, tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
     with chat_server(lambda *_: Reply(PATIENTS[0].reply), ["tiny"]) as served:
         asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny")
@@ -225,7 +225,7 @@ def test_nothing_leaves_without_yes(run, call, monkeypatch, tmp_path):
 
 
 def test_rows_that_fail_are_counted_and_what_took_their_place_is_said(run, call, monkeypatch, tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
     with chat_server(lambda number, _: Reply("" if number % 2 else PATIENTS[0].reply)) as served:
         asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny", "--yes")
@@ -241,7 +241,7 @@ def test_rows_that_fail_are_counted_and_what_took_their_place_is_said(run, call,
 
 
 def test_where_the_first_answers_all_fail_no_more_are_asked_for(run, call, monkeypatch, tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
     with chat_server(lambda number, _: Reply("" if number % 2 else "no record", wait=0.05)) as served:
         asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny", "--yes", "concurrency=2")
@@ -265,7 +265,7 @@ def test_where_the_first_answers_all_fail_no_more_are_asked_for(run, call, monke
 
 
 def test_one_good_answer_among_the_first_lets_the_others_be_asked_for(run, call, monkeypatch, tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     monkeypatch.setenv("DAVYLAMP_CACHE", str(tmp_path / "cache"))
     with chat_server(lambda number, _: Reply("" if number else PATIENTS[0].reply)) as served:
         asked = ("protect", run, "--with", "rewrite", f"server={served.url}", "model=tiny", "--yes")
@@ -294,7 +294,7 @@ def test_a_file_with_what_is_no_intervention_says_which(run, call, tmp_path):
 
 
 def test_faults_of_several_interventions_are_named_at_once(run, call, tmp_path):
-    pytest.importorskip("faker")
+    pytest.importorskip("faker", reason="the extra 'scrub' is not installed")
     code, _, err = call(
         *("protect", run, "--with", "surrogate", "--with", "rewrite", "--with", "wash", "--with", "scrub"),
         *("surrogate.common=1", "rewrite.temprature=1", "2.prompts=no.md", "scrub.locale=xx_YY", "scrub.threshold=2"),

@@ -378,7 +378,7 @@ def hub_folder(folder: Path, rows: list[dict[str, object]]) -> str:
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason="the extra 'hub' is not installed")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

@@ -386,7 +386,7 @@ def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 def tiny_gguf(path: Path) -> Path:
     """A tied llama in float32, so that the conversion can be compared with the model exactly."""
-    gguf = pytest.importorskip("gguf")
+    gguf = pytest.importorskip("gguf", reason="the extra 'gguf' is not installed")
     model, tokenizer = tiny_model("llama", tied=True, seed=5), tiny_tokenizer()
     writer = gguf.GGUFWriter(path, "llama")
     config = model.config
@@ -466,7 +466,7 @@ def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [1_000, 60_000])
 def test_a_full_disk_leaves_nothing(tmp_path: Path, limit: int) -> None:
     """A limit on the size of a file stands for the full disk: it hits the tokenizer, or only the weights."""
-    resource = pytest.importorskip("resource")
+    resource = pytest.importorskip("resource", reason="this platform limits no sizes")
     file, cache = tiny_gguf(tmp_path / "tiny.gguf"), tmp_path / "cache"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
@@ -505,7 +505,7 @@ def test_a_missing_package_names_the_install_command(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_smollm2_is_converted_and_answers_sensibly(tmp_path: Path) -> None:
-    pytest.importorskip("gguf")
+    pytest.importorskip("gguf", reason="the extra 'gguf' is not installed")
     try:
         source = resolve("smollm2", cache=tmp_path)
     except ModelError as error:

@@ -26,7 +26,7 @@ from support.clinical_rows import clinical_records
 from support.landscapes import landscape
 from support.recipes import tiny_plan
 
-pytest.importorskip("openai")
+pytest.importorskip("openai", reason="the extra 'server' is not installed")
 
 RECORDS = tuple(clinical_records(60))
 CORPUS = Corpus(RECORDS, "patients", files.sha256_bytes("".join(r.line() for r in RECORDS).encode()))

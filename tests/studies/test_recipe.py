@@ -326,8 +326,8 @@ def test_the_same_intervention_may_come_twice_and_none_is_none(tmp_path, data):
 
 
 def test_faults_of_every_intervention_of_every_variant_are_named_at_once(tmp_path, data):
-    pytest.importorskip("presidio_analyzer")
-    pytest.importorskip("faker")
+    pytest.importorskip("presidio_analyzer", reason="the extra 'scrub' is not installed")
+    pytest.importorskip("faker", reason="the extra 'scrub' is not installed")
     scrub = {"name": "scrub", "entities": ["PERSON", "SHOE_SIZE"], "locale": "xx_YY", "threshold": 7}
     rewriter = {"name": "privacy_summary", "model": "m", "prompts": "no.md", "exemplars": "no.jsonl", "form": 2}
     data |= {

@@ -388,7 +388,7 @@ def test_how_many_are_trained_at_once_changes_no_byte(copy):
 @pytest.mark.parametrize("how", [{"jobs": 2}, {"executor": "ray", "jobs": 2}], ids=["processes", "ray"])
 def test_processes_and_ray_give_the_same_bytes(copy, how, request_):
     if "executor" in how:
-        pytest.importorskip("ray")
+        pytest.importorskip("ray", reason="the extra 'ray' is not installed")
     shadows_step(copy, request_)
     files = {path.name: path.read_bytes() for path in (copy.path / "shadows").iterdir()}
     shutil.rmtree(copy.path / "shadows")

@@ -58,7 +58,7 @@ def test_a_process_that_the_system_ends_is_told_with_a_way_out():
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 def test_ray_does_the_same_and_hands_errors_back(monkeypatch, tmp_path):
-    ray = pytest.importorskip("ray")
+    ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
     with pytest.raises(TrainingError, match="cannot import davylamp"):
         list(run_tasks(tell, "shared", TASKS, Execution("ray", jobs=2)))
     assert not ray.is_initialized()

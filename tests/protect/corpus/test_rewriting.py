@@ -58,7 +58,7 @@ class Echo:
 @pytest.mark.usefixtures("exemplars")
 @pytest.mark.parametrize("name", KINDS)
 def test_each_copy_is_written_anew_once_and_never_paid_twice(name, tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     with chat_server(Echo(), ["tiny"]) as served:
         first = build(name, tmp_path, server=served.url)
         made = sorted(first.apply(ROWS, QUIET), key=lambda each: each.position)
@@ -82,7 +82,7 @@ def test_each_copy_is_written_anew_once_and_never_paid_twice(name, tmp_path):
 
 @pytest.mark.usefixtures("exemplars")
 def test_the_second_step_sees_the_summary_and_the_examples_and_not_the_record(tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     with chat_server(Echo()) as served:
         list(build("privacy_summary", tmp_path, server=served.url).apply(ROWS[:1], QUIET))
     asked, expanded = map(record_in, served.requests)
@@ -107,7 +107,7 @@ def test_exemplars_come_from_outside_the_cohort(tmp_path):
 
 
 def test_exemplars_of_made_up_patients_come_from_a_fresh_seed(tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     shown = []
     for seed in (0, 1):
         with chat_server(Echo()) as served:
@@ -119,7 +119,7 @@ def test_exemplars_of_made_up_patients_come_from_a_fresh_seed(tmp_path):
 
 
 def test_nothing_is_sent_without_leave_and_what_would_be_is_said(tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     told = []
     with chat_server(Echo(), ["tiny"]) as served:
         for agreed in (None, told.append):
@@ -161,7 +161,7 @@ def test_one_of_a_thing_is_said_as_one(tmp_path):
 
 
 def test_forecasts_count_what_is_there_already(tmp_path, exemplars):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     with chat_server(Echo()) as served:
         list(build("summary", tmp_path, server=served.url).apply(ROWS[:4], QUIET))
         found = build("summary", tmp_path, server=served.url).forecast(ROWS)
@@ -179,7 +179,7 @@ def test_forecasts_count_what_is_there_already(tmp_path, exemplars):
     ],
 )
 def test_what_is_no_record_has_failed(tmp_path, reply, note):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     with chat_server(Echo(reply)) as served:
         made = list(build("rewrite", tmp_path, server=served.url, retries=0).apply(ROWS[:3], QUIET))
         assert [each.note for each in made] == [note] * 3
@@ -192,7 +192,7 @@ def test_what_is_no_record_has_failed(tmp_path, reply, note):
 
 
 def test_a_failed_answer_is_drawn_again_as_often_as_asked(tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     with chat_server(lambda number, _: Reply("") if number < 4 else Reply(PATIENTS[2].reply)) as served:
         rewriter = build("rewrite", tmp_path, server=served.url, attempts=3, concurrency=1)
         made = list(rewriter.apply(ROWS[:2], QUIET))
@@ -203,7 +203,7 @@ def test_a_failed_answer_is_drawn_again_as_often_as_asked(tmp_path):
 
 
 def test_what_was_answered_before_a_stop_is_not_paid_again(tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     with chat_server(lambda number, _: Reply(PATIENTS[2].reply) if number < 5 else Reply(status=401)) as served:
         with pytest.raises(Exception, match="did not accept the key"):
             list(build("rewrite", tmp_path, server=served.url, concurrency=1).apply(ROWS, QUIET))
@@ -211,7 +211,7 @@ def test_what_was_answered_before_a_stop_is_not_paid_again(tmp_path):
 
 
 def test_the_key_stands_in_no_file(tmp_path, monkeypatch):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     with chat_server(Echo(), ["tiny"], key="sk-very-secret") as served:
         made = build("rewrite", tmp_path, server=served.url)
@@ -221,7 +221,7 @@ def test_the_key_stands_in_no_file(tmp_path, monkeypatch):
 
 
 def test_settings_reach_the_server(tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     settings = {
         "temperature": None,
         "limit_field": "max_completion_tokens",
@@ -297,7 +297,7 @@ def test_bad_settings_are_all_named():
 
 
 def test_a_record_of_turns_is_sent_with_its_roles(tmp_path):
-    pytest.importorskip("openai")
+    pytest.importorskip("openai", reason="the extra 'server' is not installed")
     rows = rows_of([Record.of_pair("who?", f"Ada {at}.") for at in range(3)], once=False)
     with chat_server(lambda *_: Reply("[user]\nwhat?\n[assistant]\nBela.")) as served:
         made = list(build("rewrite", tmp_path, server=served.url, rows=rows, concurrency=1).apply(rows, QUIET))

@@ -13,7 +13,7 @@ from davylamp.errors import InputError, ServerError
 from davylamp.protect.corpus.server import Request, Server, check_url
 from support.chat_server import Reply, chat_server
 
-pytest.importorskip("openai")
+pytest.importorskip("openai", reason="the extra 'server' is not installed")
 
 
 def requests(count):
