@@ -501,7 +501,7 @@ def test_a_key_in_a_wrong_place_is_refused_and_repeated_nowhere(run, call, tmp_p
 
 
 def test_another_planting_leaves_nothing_that_was_made_of_the_old_one(run, call, tmp_path):
-    assert call("protect", run, "--with", "scrub")[0] == 0
+    assert call("protect", run, "--with", "surrogate")[0] == 0
     (run / "landscape-other.json").write_text("{}", encoding="utf-8")
     planted = ("plant", tmp_path / "patients.jsonl", "--plan", tmp_path / "plan.yaml", "--out", run, "--force")
     code, out, _ = call(*planted)

@@ -91,6 +91,7 @@ def test_unknown_entities_are_told_without_a_model_as_with_one():
     assert list(entity_faults(models, ENTITIES, [])) == []
 
 
+@needs_presidio
 def test_unknown_entities_and_own_patterns():
     with pytest.raises(InputError, match=r"scrub\.entities is \['PERSONS'\].*PERSON"):
         PresidioFinder({"en": SPACY_MODEL}, entities=["PERSONS"])
